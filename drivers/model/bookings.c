@@ -107,7 +107,7 @@ static int copy_strings(const struct strings *from, struct strings *to)
 int bookings_add_answer(
 	struct bookings *bookings, struct strings *ids, const struct booked_answer *parts)
 {
-	struct booked_answer answer = { .ids = *ids };
+	struct booked_answer answer = { .ids = *ids, .follows = parts && parts->follows };
 	int r = 0;
 
 	*ids = (struct strings){ 0 };
@@ -313,6 +313,7 @@ uint64_t bookings_hash(const struct bookings *bookings, const char *text, size_t
 		hash = hash_strings(hash, &bookings->answers[i].ids);
 		hash = hash_strings(hash, &bookings->answers[i].nodes);
 		hash = hash_strings(hash, &bookings->answers[i].values);
+		hash = hash * 31 + bookings->answers[i].follows;
 	}
 	return hash ?: 1;
 }

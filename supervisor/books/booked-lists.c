@@ -195,6 +195,9 @@ static int add_claims(const struct booked *booked, struct collection *collection
 				admin ? BOOKED_BY_ADMIN : BOOKED_BY_CLAIM, NULL, 0, 0);
 		r = r == -ENOENT ? 0 : r;
 	}
+	if (r >= 0 && collection->resource && booked->manager->dra_claims)
+		r = dra_claims_add_answers(
+			booked->manager->dra_claims, collection->resource, collection->bookings);
 	return r;
 }
 

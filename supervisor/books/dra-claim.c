@@ -313,3 +313,96 @@ int dra_claim_read_spec(const json_t *claim, json_t *saved_spec, const struct co
 	*ret_spec = dra_claim_make_spec(devices);
 	return *ret_spec ? 0 : error_set(error, -ENOMEM, "out of memory");
 }
+
+/* --- what the edits lead to --- */
+
+static json_t *nodes_of(const json_t *edits)
+{
+	json_t *paths = json_array(), *node;
+	size_t i;
+
+	json_array_foreach(json_object_get(edits, "deviceNodes"), i, node)
+	{
+		json_t *path = json_object_get(node, "hostPath") ?: json_object_get(node, "path");
+
+		if (startswith(json_string_value(path) ?: "", "/dev/") &&
+			json_array_append(paths, path) < 0) {
+			json_decref(paths);
+			return NULL;
+		}
+	}
+	return paths;
+}
+
+json_t *dra_claim_nodes(const json_t *devices)
+{
+	json_auto_t *nodes = json_object();
+	const json_t *device;
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+	{
+		if (json_object_set_new(nodes, text_of(device, "name"),
+			    nodes_of(json_object_get(device, "containerEdits"))) < 0)
+			return NULL;
+	}
+	return json_incref(nodes);
+}
+
+/* The ids of the group that begins at that position; none if a device of it was forgotten. */
+static int collect_ids(const json_t *claim, size_t at, struct strings *ids)
+{
+	const json_t *first = dra_claim_device(claim, at);
+	int r = 0;
+
+	for (size_t i = at; i < dra_claim_count(claim) && r >= 0; i++) {
+		const json_t *device = dra_claim_device(claim, i);
+		const char *id = text_of(device, "id");
+
+		if (!dra_claim_is_group(device, first))
+			continue;
+		if (dra_claim_is_forgotten(device)) {
+			strings_done(ids);
+			return 0;
+		}
+		r = strings_add(ids, id, strlen(id));
+	}
+	return r;
+}
+
+static int add_answer(
+	const json_t *claim, size_t at, const json_t *nodes, struct bookings *bookings)
+{
+	struct booked_answer parts = { .follows = true };
+	char name[CDI_DEVICE_NAME_MAX + 1];
+	struct strings ids = { 0 };
+	const json_t *path;
+	size_t i;
+	int r;
+
+	dra_claim_edits_name(claim, at, name);
+	r = collect_ids(claim, at, &ids);
+	json_array_foreach(json_object_get(nodes, name), i, path)
+	{
+		if (r >= 0)
+			r = strings_add(
+				&parts.nodes, json_string_value(path), json_string_length(path));
+	}
+	if (r >= 0)
+		r = bookings_add_answer(bookings, &ids, &parts);
+	strings_done(&ids);
+	booked_answer_done(&parts);
+	return r;
+}
+
+int dra_claim_add_answers(
+	const json_t *claim, const json_t *nodes, const char *resource, struct bookings *bookings)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++)
+		if (streq(text_of(dra_claim_device(claim, i), "resource"), resource) &&
+			dra_claim_begins_group(claim, i))
+			r = add_answer(claim, i, nodes, bookings);
+	return r;
+}

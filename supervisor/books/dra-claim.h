@@ -22,6 +22,7 @@
 #include "common/error.h"
 #include "dra/model/dra-names.h"
 #include "drivers/allocation/cdi.h"
+#include "drivers/model/bookings.h"
 
 struct config;
 struct declaration;
@@ -84,6 +85,15 @@ bool dra_claim_has_same_names(const json_t *claim, const json_t *other);
 
 /* Whether "devplugctl forget" has freed the device of the claim. */
 bool dra_claim_is_forgotten(const json_t *device);
+
+/* The device nodes in a claim's CDI document with these devices, by the name of the CDI device, a
+ * new reference; NULL: no memory. */
+json_t *dra_claim_nodes(const json_t *devices);
+
+/* Adds to the bookings of a resource what the claim's CDI file leads to, `nodes` of
+ * dra_claim_nodes(), for each group of the resource's devices. Returns 0 or -ENOMEM. */
+int dra_claim_add_answers(
+	const json_t *claim, const json_t *nodes, const char *resource, struct bookings *bookings);
 
 /* A device of `claim` that `other` holds, and that neither has with admin access; NULL: none. */
 const json_t *dra_claim_shared_device(const json_t *claim, const json_t *other);

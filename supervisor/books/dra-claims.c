@@ -26,9 +26,10 @@
 #define FORMER_BYTES_MAX (512L << 20)
 
 struct claim {
-	json_t *json; /* see dra-claim.h */
-	char *spec;   /* the CDI document; NULL: none */
-	size_t size;  /* of the claim's file */
+	json_t *json;  /* see dra-claim.h */
+	char *spec;    /* the CDI document; NULL: none */
+	json_t *nodes; /* in it, see dra_claim_nodes() */
+	size_t size;   /* of the claim's file */
 	bool prepared;
 	bool lacks_edits; /* no CDI document has some of its own CDI names */
 	bool unpublished; /* the CDI file could not be written, and that was logged */
@@ -50,6 +51,7 @@ static struct claim *claim_free(struct claim *claim)
 	if (!claim)
 		return NULL;
 	json_decref(claim->json);
+	json_decref(claim->nodes);
 	free(claim->spec);
 	free(claim);
 	return NULL;
@@ -300,6 +302,18 @@ json_t *dra_claims_of(const struct dra_claims *claims, const char *resource)
 	return json_incref(rows);
 }
 
+int dra_claims_add_answers(
+	const struct dra_claims *claims, const char *resource, struct bookings *bookings)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < claims->n_items && r >= 0; i++)
+		if (claims->items[i]->prepared)
+			r = dra_claim_add_answers(claims->items[i]->json, claims->items[i]->nodes,
+				resource, bookings);
+	return r;
+}
+
 int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struct error *error)
 {
 	for (size_t i = 0; i < claims->n_items; i++) {
@@ -372,7 +386,8 @@ static int make_claim(json_t *json, json_t *devices, bool prepared, struct claim
 	claim->lacks_edits = json_array_size(devices) < count_own_names(json);
 	if (json_array_size(devices) > 0) {
 		claim->spec = spec ? json_dumps(spec, JSON_INDENT(2)) : NULL;
-		if (!claim->spec)
+		claim->nodes = dra_claim_nodes(devices);
+		if (!claim->spec || !claim->nodes)
 			return -ENOMEM;
 	}
 	*ret = TAKE_PTR(claim);

@@ -65,6 +65,12 @@ json_t *dra_claims_devices(const struct dra_claims *claims);
  * "resource", "admin"} with the offered id and the claim, a new reference. NULL: no memory. */
 json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
 
+/* Adds to the bookings of a resource where the CDI files of prepared claims lead. Returns 0 or
+ * -ENOMEM. */
+struct bookings;
+int dra_claims_add_answers(
+	const struct dra_claims *claims, const char *resource, struct bookings *bookings);
+
 /* Returns 0, or with the error filled -EBUSY if another claim has one of its devices. */
 int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struct error *error);
 

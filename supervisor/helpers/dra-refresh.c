@@ -11,6 +11,7 @@
 
 #include "common/json-read.h"
 #include "common/log.h"
+#include "supervisor/books/booked.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/children/child.h"
@@ -181,7 +182,9 @@ void dra_refresh_take(
 		if (r >= 0)
 			r = dra_claims_set_edits(refreshes->claims, refresh->claim, refresh->at,
 				edits.names, edits.edits, json_string_value(edits.hash), &error);
-		if (r < 0 && r != -ENOENT)
+		if (r >= 0)
+			booked_checkpoint_changed(refresh->all->manager->booked);
+		else if (r != -ENOENT)
 			note(refresh, &error);
 		delay = WRITE_INTERVAL;
 	}

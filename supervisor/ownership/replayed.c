@@ -252,7 +252,7 @@ static int keep_leftovers(struct subject *subject)
 		if (r < 0)
 			return r;
 	}
-	replay->decision->replays = true;
+	replay->decision->replays = replay->decision->replays || !subject->answer->follows;
 	return 0;
 }
 
@@ -338,7 +338,7 @@ static int judge_answer(struct replay *replay, const struct booked_answer *answe
 	};
 	int r = subject.devices && subject.resolved ? find_devices(&subject) : -ENOMEM;
 
-	if (r >= 0)
+	if (r >= 0 && !(answer->follows && subject.n_found == answer->ids.count))
 		r = judge(&subject);
 	free(subject.devices);
 	free(subject.resolved);

@@ -7,9 +7,11 @@
  * of a driver the paths and numbers in it may belong to other devices. An answer is outdated if a
  * node or value of one of its devices is not in it, and a node in it is none that its devices have;
  * or if one of its devices is not found any more. Compared are paths without symbolic
- * links. What an outdated answer names is kept from other containers, too: any other device with
- * such a node is unhealthy, unless its resource and that of the answer both set `overlap`. So is a
- * device that a pod holds under another id, which it had before the configuration was changed.
+ * links. The CDI file of a claim is like an answer while one of the claim's devices is not found,
+ * because only then the file cannot follow its devices. What an outdated answer names is kept from
+ * other containers, too: any other device with such a node is unhealthy, unless its resource and
+ * that of the answer both set `overlap`. So is a device that a pod holds under another id, which it
+ * had before the configuration was changed.
  */
 
 #include "supervisor/ownership/decision.h"

@@ -5,12 +5,14 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import stat
 import unittest
 
 from dra_node import DRIVER, DraTest
 from node import remove_tree, until
+from vfio_host import VfioHost
 
 
 class DraClaims(DraTest):
@@ -211,6 +213,53 @@ class DraClaims(DraTest):
         until(lambda: nodes() == f"{dev}/video0", "the node after a start")
         self.assertEqual(self.prepare(claim), answer)
         self.assertEqual(self.runs(), 1)
+
+    def test_P21_node_of_a_missing_device(self):
+        """The file of a claim cannot follow a device that has gone. Another device that gets its node is offered to no pod, until the
+        claim is unprepared or the device is back."""
+        host, names = VfioHost(self.node.path("pci")), [f"0000:01:00.{number}" for number in range(3)]
+        for number, name in enumerate(names):
+            host.plug(name, number)
+        self.serve_api()
+        self.begin('{ name = "vendor.example/gpu"; driver = "pci"; match = ( { access = "vfio"; vendor = 0x10de; } ); '
+                   f'host_root = "{host.root}"; serve = "dra"; }}')
+        self.await_pool(lambda pool: len(pool) == 3)
+        claim, thief = self.claim("c", 0), self.claim("thief", 1)
+        self.prepare(claim)
+        before = self.specification(claim[2])
+
+        def reasons():
+            return {device["id"]: device.get("reason") for device in self.node.resource("vendor.example/gpu")["devices"]
+                    if device["health"] != "Healthy"}
+
+        def is_taken():
+            return reasons().get(names[1]) == (f'a pod with device "{names[0]}" of vendor.example/gpu uses /dev/vfio/0, which is this device '
+                                               'now: delete that pod')
+
+        host.unplug(names[0])
+        host.unplug(names[1])
+        until(lambda: set(names[:2]) <= reasons().keys() | set(names) - self.listed(), "the devices to be away")
+        host.plug(names[1], 0)
+        until(is_taken, f"the reason, not {reasons()}")
+        self.assertIn("which is this device now", self.prepare(thief)[thief[2]])
+        self.assertEqual(self.specification(claim[2]), before)
+        # Also after a restart.
+        self.node.stop(signal.SIGKILL)
+        self.start()
+        until(is_taken, f"the reason after a restart, not {reasons()}")
+        # The file follows the device again.
+        host.plug(names[0], 5)
+        until(lambda: not reasons(), "all devices to be healthy")
+        until(lambda: [edits["deviceNodes"][0]["path"] for edits in self.specification(claim[2]).values()] == ["/dev/vfio/5"], "the file")
+        host.unplug(names[0])
+        until(lambda: names[0] in reasons(), "the device to be away")
+        host.plug("0000:01:00.3", 5)
+        until(lambda: "0000:01:00.3" in reasons(), "the new device to be unhealthy")
+        self.assertEqual(self.unprepare(claim), {claim[2]: ""})
+        until(lambda: "0000:01:00.3" not in reasons(), "the new device to be healthy")
+
+    def listed(self):
+        return {device["id"] for device in self.node.resource("vendor.example/gpu")["devices"]}
 
     def test_invalid_file(self):
         """It is dropped with a warning that names it, and the others stay."""

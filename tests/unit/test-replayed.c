@@ -42,10 +42,9 @@ static void add_words(struct strings *strings, const char *words)
 	}
 }
 
-/* Words of the last resource's answer. */
-static void answer(const char *ids, const char *nodes, const char *values)
+static void add_answer(bool follows, const char *ids, const char *nodes, const char *values)
 {
-	struct booked_answer parts = { 0 };
+	struct booked_answer parts = { .follows = follows };
 
 	add_words(&parts.ids, ids);
 	add_words(&parts.nodes, nodes);
@@ -66,6 +65,17 @@ static void book(const char *ids, unsigned uses)
 			0);
 	assert_int_equal(bookings_sort(bookings[n_decisions - 1]), 0);
 	strings_done(&list);
+}
+
+/* Words of an answer of the last resource, and of the CDI file of a claim. */
+static void answer(const char *ids, const char *nodes, const char *values)
+{
+	add_answer(false, ids, nodes, values);
+}
+
+static void claim_file(const char *ids, const char *nodes)
+{
+	add_answer(true, ids, nodes, "");
 }
 
 static void decide(void)
@@ -347,6 +357,32 @@ static void test_P21_hostile(void **state)
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, host_setup, host_teardown)
 
+/* The CDI file of a claim follows its devices, but only while all of them are there. */
+static void test_P21_claims(void **state)
+{
+	make_nodes();
+	add("r", false, "a\t/dev/1\nb\t/dev/0\n");
+	claim_file("a", "/dev/0");
+	decide();
+	expect(0, "", false);
+	clear();
+
+	add("r", false, "b\t/dev/0\n");
+	claim_file("a", "/dev/0");
+	add("s", false, "c\t/dev/1\n");
+	decide();
+	expect(0, A_POD("b", "0", "a", "r"), false);
+	expect(1, "", false);
+	clear();
+
+	/* Its other device is another's by now. */
+	add("r", false, "b\t/dev/2\nc\t/dev/1\n");
+	claim_file("a b", "/dev/0 /dev/1");
+	decide();
+	expect(0, ITS_POD("b", "0", "2") A_POD("c", "1", "a", "r"), false);
+	clear();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -357,6 +393,7 @@ int main(void)
 		TEST(test_P21_owners),
 		TEST(test_P21_values),
 		TEST(test_P21_other_file_system),
+		TEST(test_P21_claims),
 		TEST(test_P21_hostile),
 	};
 

@@ -71,7 +71,7 @@ struct control_message {
 	uint64_t gone_by, allocated_before, kubelet_restarted; /* CLOCK_MONOTONIC */
 	uint64_t devices, healthy;
 	uint64_t ids;         /* offered ids; a shared device has several */
-	uint64_t healthy_ids; /* offered ids of healthy devices */
+	uint64_t healthy_ids; /* offered ids that are listed as healthy */
 	uint64_t removed;     /* removed devices that are still listed */
 	uint64_t generation, slices;
 	uint64_t peer;               /* process that listens on kubelet.sock; 0: unknown */

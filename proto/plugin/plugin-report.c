@@ -229,6 +229,18 @@ static void count(const struct snapshot_unit *unit, struct control_message *mess
 		unit->healthy ? unit->replicas - MIN_OF(unit->withheld, unit->replicas) : 0;
 }
 
+/* The ids that are listed as healthy although their devices are not. */
+static uint64_t count_readmitted(const struct plugin *plugin)
+{
+	_cleanup_offer_ struct offer *offer =
+		plugin->service ? service_current(plugin->service) : NULL;
+	uint64_t n = 0;
+
+	for (size_t i = 0; offer && offer->readmitted && i < offer->readmitted->count; i++)
+		n += offer_is_readmitted(offer, offer->readmitted->items[i].id);
+	return n;
+}
+
 /* Writes all devices, and counts them for the message. */
 static int write_inventory(int fd, const struct plugin *plugin, const struct snapshot *snapshot,
 	struct control_message *message)
@@ -278,6 +290,7 @@ static int report_devices(struct plugin *plugin)
 		r = sealed_end(state_fd);
 	if (r < 0)
 		return r;
+	message.healthy_ids += count_readmitted(plugin);
 	message.fds[0] = devices_fd;
 	message.fds[1] = state_fd;
 	return control_send(CONTROL_FD, &message);

@@ -545,7 +545,7 @@ class Readmission(NodeTest):
 
     def setUp(self):
         super().setUp()
-        self.node.configure(static("a", 3))
+        self.node.configure(static("a", 3), kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock";')
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(a=3)
@@ -636,6 +636,8 @@ class Readmission(NodeTest):
         self.assertEqual(self.restart_kubelet(), "pod-readmitted")
         until(lambda: self.listed()[self.device] == "Unhealthy", "the truth after two minutes", limit=180)
         self.assertGreater(time.monotonic() - begun, 100)
+        # What the kubelet offers meanwhile is what is listed.
+        self.assertNotIn("the kubelet offers", self.node.output())
 
     def test_P20_failed_device_after_a_boot(self):
         """The checkpoint is older than the host's start: the first kubelet gets the truth, and pods start anew anyway."""

@@ -29,7 +29,7 @@ help:
 	@echo "make image       build the container image (podman)"
 	@echo "make test-container run the DaemonSet's pod with it (root)"
 	@echo "make bench       measure it on this machine (root; ARGS=\"--only memory\", see tests/bench/bench --help)"
-	@echo "make random      STEPS=10000 random steps of kills, reloads and unplugging (root; SEED=1)"
+	@echo "make random      STEPS=10000 random steps of kills, reloads, restarts and unplugging (root; SEED=1)"
 	@echo "make fuzz        each fuzzer for MINUTES=60 minutes"
 	@echo "make soak        whether anything leaks in an hour of restarts, kills, reloads and GPU errors (root; MINUTES=60)"
 	@echo "make check-style check the style of the sources (formatting, scripts, spelling)"

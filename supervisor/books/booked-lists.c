@@ -134,6 +134,7 @@ static int add_pods(const struct booked *booked, struct collection *collection)
 static int add_row(const struct booked *booked, struct collection *collection,
 	const struct kubelet_checkpoint_row *row, struct strings *ids)
 {
+	bool lost = pod_directories_lost(booked->directories, row->pod_uid);
 	struct bookings *list;
 	int r;
 
@@ -141,11 +142,11 @@ static int add_row(const struct booked *booked, struct collection *collection,
 	if (r == -ENOENT || booked_lists_is_forgotten(booked, row->resource, row->id, row->pod_uid))
 		return 0;
 	if (r >= 0)
-		r = bookings_add(list, row->id,
-			pod_directories_lost(booked->directories, row->pod_uid) ? BOOKED_BY_PLUGIN
-										: BOOKED_IN_PLUGIN,
+		r = bookings_add(list, row->id, lost ? BOOKED_BY_PLUGIN : BOOKED_IN_PLUGIN,
 			&row->node, 1, 0);
-	if (r >= 0 && collection->resource)
+	/* A container of a removed pod is not started again with the answer. If the resource
+	 * is served by DRA, no list makes the kubelet drop it. */
+	if (r >= 0 && collection->resource && !lost)
 		r = strings_add(ids, row->id, strlen(row->id));
 	return r;
 }

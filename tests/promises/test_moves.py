@@ -8,6 +8,7 @@ import unittest
 
 from dra_node import DRIVER, DraPodTest
 from node import path, until
+from vfio_host import VfioHost
 
 GPU = "vendor.example/gpu"
 
@@ -257,6 +258,28 @@ class Moves(DraPodTest):
 
     def test_former_id_in_the_other_way(self):
         self.check_former_id("plugin", True)
+
+    def test_P21_answer_from_before_a_move(self):
+        """It counts as long as the pod is there, also where no list of the resource makes the kubelet forget it."""
+        # It forgets resources without a plugin after 5 minutes.
+        self.node.kubelet_options = ["--plugins-registry", self.registry]
+        host = VfioHost(self.node.path("pci"))
+        host.plug("0000:01:00.0", 7, "0x1eb8")
+        stanza = (f'{{ name = "vendor.example/%s"; driver = "pci"; match = ( {{ access = "vfio"; vendor = 0x10de; device = %s; }} ); '
+                  f'host_root = "{host.root}"; serve = "%s"; }}')
+        other = stanza % ("fpga", "0x1eb9", "plugin")
+        self.begin_plugin(stanza % ("gpu", "0x1eb8", "plugin"), other, gpu=1)
+        self.hold("holder", gpu=1)
+        self.change(stanza % ("gpu", "0x1eb8", "dra"), other)
+        self.await_driver()
+        host.unplug("0000:01:00.0")
+        host.plug("0000:02:00.0", 7, "0x1eb9")
+        host.plug("0000:01:00.0", 5, "0x1eb8")
+        until(lambda: any("which is this device now" in device.get("reason", "")
+                          for device in self.node.resource("vendor.example/fpga")["devices"]), "the reason")
+        self.assertEqual(self.listed("fpga"), [])
+        self.node.ask_kubelet("pod", "rm", "holder")
+        self.node.await_allocatable(fpga=1)
 
     def test_forget(self):
         """What the kubelet's data assign in vain can be forgotten, also under a former name."""

@@ -143,16 +143,6 @@ static void check_against_all(int preference, cost_function cost, unsigned round
 	}
 }
 
-static unsigned cost_none(const struct question *question, unsigned set, const unsigned *numa)
-{
-	return 0;
-}
-
-static void test_none(void **state)
-{
-	check_against_all(PREFER_NONE, cost_none, 500);
-}
-
 static void test_packed(void **state)
 {
 	check_against_all(PREFER_PACKED, cost_packed, 2000);
@@ -189,7 +179,6 @@ static void test_links(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_packed),
 		cmocka_unit_test(test_spread),
 		cmocka_unit_test(test_numa),

@@ -219,7 +219,7 @@ static int add_device(
 	r = scan_add(rdma->scan, id, &device);
 	if (r < 0)
 		return r == -EEXIST ? 0 : r;
-	r = net_function_describe(rdma->root, function, device);
+	r = net_function_describe(rdma->root, function, &match->function, device);
 	if (r >= 0)
 		r = infiniband_add_nodes(rdma->scan, &rdma->table, &function->infiniband,
 			match->permissions, device, &nodes);

@@ -240,23 +240,46 @@ int net_function_read(
 	return 0;
 }
 
-int net_function_describe(
-	const char *root, const struct net_function *function, struct device *device)
+/* Sets a variable to the names that one of the patterns matches, or to all if none does, with
+ * commas between them. The container gets the function as a whole, with each of them. */
+static int add_names(struct device *device, const char *variable, const struct strings *names,
+	const struct strings *patterns)
 {
+	_cleanup_fclose_ FILE *stream = NULL;
+	_cleanup_free_ char *joined = NULL;
+	const char *separator = "";
+	bool any = false;
+	size_t size;
+
+	stream = open_memstream(&joined, &size);
+	if (!stream)
+		return -ENOMEM;
+	for (size_t i = 0; i < names->count; i++)
+		any = any || patterns_match(patterns, names->items[i]);
+	for (size_t i = 0; i < names->count; i++) {
+		if (any && !patterns_match(patterns, names->items[i]))
+			continue;
+		(void)fprintf(stream, "%s%s", separator, names->items[i]);
+		separator = ",";
+	}
+	if (fclose(TAKE_PTR(stream)) != 0)
+		return -ENOMEM;
+	return device_add_variable(device, variable, joined);
+}
+
+int net_function_describe(const char *root, const struct net_function *function,
+	const struct function_match *match, struct device *device)
+{
+	static const struct strings any = { 0 };
 	bool is_sf = !form_is_pci_address(function->name);
 	char number[24] = "";
 	const struct {
 		const char *name, *value;
 	} variables[] = {
-		{ "interface",
-			function->interfaces.count > 0 ? function->interfaces.items[0] : "" },
 		{ "driver", function->driver },
 		{ "pf", function->pf_address },
-		{ "pf_interface",
-			function->pf_interfaces.count > 0 ? function->pf_interfaces.items[0] : "" },
 		{ "vf", is_sf ? "" : number },
 		{ "sf", is_sf ? number : "" },
-		{ "rdma", function->infiniband.count > 0 ? function->infiniband.items[0] : "" },
 	};
 	int r;
 
@@ -265,5 +288,9 @@ int net_function_describe(
 	r = sysfs_describe(root, function->directory, device);
 	for (size_t i = 0; i < ARRAY_SIZE(variables) && r >= 0; i++)
 		r = device_add_variable(device, variables[i].name, variables[i].value);
-	return r;
+	if (r >= 0)
+		r = add_names(device, "interface", &function->interfaces, &match->interface);
+	if (r >= 0)
+		r = add_names(device, "pf_interface", &function->pf_interfaces, &match->pf);
+	return r < 0 ? r : add_names(device, "rdma", &function->infiniband, &any);
 }

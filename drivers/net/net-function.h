@@ -110,11 +110,14 @@ void function_match_check(const struct function_match *match, struct report *rep
 /* clang-format on */
 
 #define FUNCTION_VARIABLES                                                                       \
-	{ "interface", "Name of the interface, empty while it is in a container." },             \
+	{ "interface",                                                                           \
+		"Name of the interface, empty while it is in a container. A function with "      \
+		"several has those that `interface` matches, separated by commas." },            \
 		{ "driver", "Driver that the device is bound to, empty if none." },              \
 		{ "pf", "PCI address of the physical function, empty if there is none." },       \
 		{ "pf_interface",                                                                \
-			"Interface of the physical function, empty if it is not on the host." }, \
+			"Interface of the physical function, empty if it is not on the host. "   \
+			"If it has several, those that `pf` matches, separated by commas." },    \
 		{ "vf", "Number of the virtual function, empty if it is not one." },             \
 		{ "sf", "Number of the sub-function, empty if it is not one." },                 \
 	{                                                                                        \
@@ -207,9 +210,10 @@ void function_found_kind(const void *entry, const void *candidate, char *ret_fou
 bool function_match_sees_interfaces(const struct function_match *match);
 
 /* Sets on a device the values of its function: sysfs_describe(), and the variables of
- * FUNCTION_VARIABLES, empty where there is none. */
-int net_function_describe(
-	const char *root, const struct net_function *function, struct device *device);
+ * FUNCTION_VARIABLES, empty where there is none. Of several interfaces, those that the entry
+ * matched. Returns 0 or negative errno. */
+int net_function_describe(const char *root, const struct net_function *function,
+	const struct function_match *match, struct device *device);
 
 /* The protocol of an interface (a directory of /sys/class/net), in the words of `kind`: from
  * ARPHRD_* of <linux/if_arp.h>. NULL: unknown, or one that `kind` has no word for. */

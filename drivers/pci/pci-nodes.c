@@ -19,6 +19,19 @@ static bool is_wanted(const struct pci_match *match, const char *node)
 	return match->nodes.count == 0;
 }
 
+/* Adds the device that the function alone forms. Returns as pci_add_device(). */
+static int add_function(
+	struct pci_scan *pci, const struct pci_function *function, struct device **ret_device)
+{
+	int r = pci_add_device(
+		pci, function->address, function->directory, function, ret_device);
+
+	if (r <= 0)
+		return r;
+	r = device_add_variable(*ret_device, "addresses", function->address);
+	return r < 0 ? r : 1;
+}
+
 static int set_no_nodes(struct pci_scan *pci, struct device *device, const struct pci_match *match,
 	const struct pci_function *function)
 {
@@ -44,7 +57,7 @@ int pci_list_nodes(
 	struct device *device;
 	int r;
 
-	r = pci_add_device(pci, function->address, function->directory, function, &device);
+	r = add_function(pci, function, &device);
 	if (r <= 0)
 		return r;
 	r = pci_find_nodes(pci, function->directory, &nodes);
@@ -65,7 +78,7 @@ int pci_list_uio(
 	struct device *device;
 	int r;
 
-	r = pci_add_device(pci, function->address, function->directory, function, &device);
+	r = add_function(pci, function, &device);
 	if (r <= 0)
 		return r;
 	(void)snprintf(directory, sizeof(directory), "%s/uio", function->directory);
@@ -130,7 +143,7 @@ int pci_list_vdpa(
 	bool found = false;
 	int r;
 
-	r = pci_add_device(pci, function->address, function->directory, function, &device);
+	r = add_function(pci, function, &device);
 	if (r <= 0)
 		return r;
 	r = sysfs_list_directories(pci->root, function->directory, &children);

@@ -19,7 +19,6 @@ struct group {
 	/* Functions that are not bridges, without the one in question. */
 	size_t n_others;
 	char other[NAME_MAX + 1];      /* the first of them */
-	char first[PCI_ADDRESS_SIZE];  /* of all, including the one in question */
 	char in_the_way[NAME_MAX + 1]; /* member bound to a driver of the kernel's; "" if none */
 	char its_driver[NAME_MAX + 1];
 };
@@ -67,8 +66,6 @@ static int read_member(struct pci_scan *pci, const struct pci_function *function
 		(void)stpcpy(group->other, member);
 	if (!form_is_pci_address(member))
 		return 0;
-	if (strcmp(member, group->first) < 0)
-		(void)stpcpy(group->first, member);
 	(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%s", member);
 	return scan_watch(pci->scan, directory);
 }
@@ -80,7 +77,6 @@ static int read_group(
 	char directory[sizeof(GROUPS) + NAME_MAX + 16], value[SYSFS_VALUE_MAX + 1];
 	int r;
 
-	(void)stpcpy(group->first, function->address);
 	r = sysfs_read_link(pci->root, function->directory, "iommu_group", group->name);
 	if (sysroot_is_shortage(r))
 		return r;
@@ -197,9 +193,11 @@ static struct pci_fold *find_fold(struct pci_scan *pci, const char *group)
 	return NULL;
 }
 
+/* The device claims the group, which may have functions that other resources match. */
 static int add_fold(
 	struct pci_scan *pci, const char *group, const char *address, struct device *device)
 {
+	char claim[sizeof("iommu_group:") + NAME_MAX];
 	struct pci_fold *fold;
 
 	if (array_reserve((void **)&pci->folds, pci->n_folds, sizeof(*pci->folds)) < 0)
@@ -208,7 +206,10 @@ static int add_fold(
 	*fold = (struct pci_fold){
 		.group = strdup(group), .device = device, .addresses = strdup(address)
 	};
-	return fold->group && fold->addresses ? 0 : -ENOMEM;
+	if (!fold->group || !fold->addresses)
+		return -ENOMEM;
+	(void)snprintf(claim, sizeof(claim), "iommu_group:%s", group);
+	return device_add_claim(device, claim);
 }
 
 static int extend_fold(struct pci_scan *pci, struct pci_fold *fold, const char *address)
@@ -273,8 +274,7 @@ int pci_list_vfio(
 		if (r >= 0)
 			r = pci_claim(device, function->address);
 	} else {
-		r = pci_add_device(pci, fold ? group.first : function->address, function->directory,
-			function, &device);
+		r = pci_add_device(pci, function->address, function->directory, function, &device);
 		if (r <= 0)
 			return r;
 		r = fold && group.name[0]

@@ -95,8 +95,8 @@ static const struct option match_options[] = {
 		.type = OPTION_CHOICE,
 		.offset = offsetof(struct pci_match, iommu_group),
 		.choices = policies,
-		.help = "For \"vfio\" and \"vfio-cdev\", when functions share an IOMMU group, which only one container can use: \"fold\" makes one device of the group, with the "
-			"address of its first function as the id; \"refuse\" lists such functions as "
+		.help = "For \"vfio\" and \"vfio-cdev\", when functions share an IOMMU group, which only one container can use: \"fold\" makes one device of the functions that match, with the "
+			"address of the first one as the id; \"refuse\" lists such functions as "
 			"unhealthy; \"ignore\" lists them as separate devices, even if pods would get "
 			"the same group; \"together\" does so, but does not offer a function while a pod has "
 			"another one of its group, and needs prefer = \"links\". `exclude` takes a function out "
@@ -141,7 +141,8 @@ static const struct driver_variable variables[] = {
 	{ "vf", "Number of the virtual function, from 0." },
 	{ "iommu_group", "Number of the IOMMU group; only with VFIO." },
 	{ "addresses",
-		"Addresses of the functions of the device, separated by commas; only with VFIO." },
+		"Addresses of the matching functions that form the device, separated by commas; "
+		"no value for a mediated device." },
 	{ "uio", "Name of the UIO device, such as uio0." },
 	{ "mdev_type", "Id of the mediated device's type, such as nvidia-233." },
 	{ 0 },

@@ -125,6 +125,33 @@ static void test_variables(void **state)
 	check_claims(scan.devices[2], "auxiliary:mlx5_core.sf.4 net:enp216s0f0s88 ");
 }
 
+/* Cards whose ports share one PCI function have several interfaces for it. */
+static void test_several_interfaces(void **state)
+{
+	static const struct {
+		const char *match, *interface, *pf_interface;
+	} cases[] = {
+		{ "pf = \"ens785f0d1\"", "ens785f0v1,ens785f0v1d1", "ens785f0d1" },
+		{ "pf = \"ens785f0\"", "ens785f0v1,ens785f0v1d1", "ens785f0" },
+		{ "pf = \"ens785*\"; interface = \"*v1d1\"", "ens785f0v1d1", "ens785f0,ens785f0d1" },
+		{ "pf = \"0000:3b:00.0\"; interface = \"*v1\"", "ens785f0v1", "ens785f0,ens785f0d1" },
+	};
+
+	plant_interface(BRIDGE "/0000:3b:00.0", "ens785f0d1", 1);
+	plant_interface(BRIDGE "/0000:3b:02.1", "ens785f0v1d1", 1);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_config_ struct config *config =
+			declare(made(NET "( { functions = \"1\"; %s; } );", cases[i].match));
+		_cleanup_scan_ struct scan scan = { 0 };
+
+		net_scan(config, &scan);
+		assert_int_equal(scan.n_devices, 1);
+		check_variables(scan.devices[0],
+			(const char *const[]){ "interface", cases[i].interface, "pf_interface",
+				cases[i].pf_interface, NULL });
+	}
+}
+
 /* What the host talks through stays the host's. */
 static void test_permissions(void **state)
 {
@@ -524,6 +551,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_selection, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_variables, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_several_interfaces, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_permissions, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplinks, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplink_on_purpose, net_setup, host_teardown),

@@ -90,16 +90,19 @@ static void test_group_policies(void **state)
 	expect("{ access = \"vfio\"; class = 0x0302; iommu_group = \"refuse\"; }",
 		"0000:03:00.0! 0000:03:00.0 shares IOMMU group 12 with 1 more (0000:03:00.1 ...), which would be assigned with it: iommu_group = \"fold\" combines them into one device\n");
 
-	/* The id is the group's, for any function of it, so that no other resource has the same
-	 * group under another id. */
+	/* Every value names functions that match, although another one comes first in the group. */
 	expect("{ access = \"vfio\"; class = 0x0403; }",
-		"0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
+		"0000:03:00.1: /dev/vfio/12 /dev/vfio/vfio\n");
 	expect_variable_of(0, "bdf", "0000:03:00.1");
 	expect_variable_of(0, "addresses", "0000:03:00.1");
+	expect_variable_of(0, "info",
+		"{\"generic\":{\"deviceID\":\"0000:03:00.1\"},"
+		"\"vfio\":{\"dev-mount\":\"/dev/vfio/12\",\"mount\":\"/dev/vfio/vfio\"}}");
 	pci_join_group("0000:02:00.0", "12");
-	expect_ids("pci", "{ access = \"vfio\"; vendor = 0x10de; }", "0000:02:00.0 ");
+	expect_ids("pci", "{ access = \"vfio\"; vendor = 0x10de; }", "0000:03:00.0 ");
 	expect_variable_of(0, "bdf", "0000:03:00.0");
 	expect_variable_of(0, "addresses", "0000:03:00.0,0000:03:00.1");
+	expect_ids("pci", "{ access = \"vfio\"; address = \"0000:03:00.1\"; }", "0000:03:00.1 ");
 
 	pci_plant("0000:9a:00.0", "0x1000", "0x1", "0x010700");
 	pci_plant("0000:10:00.0", "0x1000", "0x1", "0x010700");
@@ -167,8 +170,9 @@ static void test_group_without_excluded(void **state)
 	expect_found(policy, "0000:03:00.0 ");
 	expect_variable_of(0, "addresses", "0000:03:00.0");
 	expect_nodes("0000:03:00.0", "/dev/vfio/12 /dev/vfio/vfio ");
-	assert_int_equal(scan.devices[0]->claims.count, 1);
+	assert_int_equal(scan.devices[0]->claims.count, 2);
 	assert_string_equal(scan.devices[0]->claims.items[0], "pci:0000:03:00.0");
+	assert_string_equal(scan.devices[0]->claims.items[1], "iommu_group:12");
 }
 
 static void test_fold_names_all(void **state)
@@ -200,10 +204,14 @@ static void test_what_is_its_own(void **state)
 	plant_group();
 	pci_bind("0000:03:00.1", "vfio-pci");
 	list_entries("pci", "{ access = \"vfio\"; vendor = 0x10de; }");
-	expect_own(0, "/dev/vfio/12 pci:0000:03:00.0 pci:0000:03:00.1 ");
+	expect_own(0, "/dev/vfio/12 pci:0000:03:00.0 iommu_group:12 pci:0000:03:00.1 ");
 	pci_write("0000:03:00.0", "vfio-dev/vfio7/uevent", "DEVNAME=vfio/devices/vfio7\n");
 	list_entries("pci", "{ access = \"vfio-cdev\"; class = 0x0302; }");
-	expect_own(0, "/dev/vfio/devices/vfio7 pci:0000:03:00.0 ");
+	expect_own(0, "/dev/vfio/devices/vfio7 pci:0000:03:00.0 iommu_group:12 ");
+	/* Two resources with functions of one group have no node in common. */
+	pci_write("0000:03:00.1", "vfio-dev/vfio8/uevent", "DEVNAME=vfio/devices/vfio8\n");
+	list_entries("pci", "{ access = \"vfio-cdev\"; class = 0x0403; }");
+	expect_own(0, "/dev/vfio/devices/vfio8 pci:0000:03:00.1 iommu_group:12 ");
 }
 
 static void test_vfio_cdev(void **state)

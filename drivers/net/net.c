@@ -12,12 +12,12 @@
 #include "drivers/model/driver.h"
 
 #include "drivers/host/glob.h"
+#include "drivers/host/net-uplink.h"
 #include "drivers/host/selector.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/host/udev-database.h"
 #include "drivers/model/form.h"
 #include "drivers/model/node-permissions.h"
-#include "drivers/net/net-uplink.h"
 
 #define INTERFACES "/sys/class/net"
 

@@ -7,15 +7,15 @@
  * of a pod where devplugd runs in a container. There, only the first next hop of an IPv4 route is
  * known.
  */
-#include "drivers/net/net-uplink.h"
+#include "drivers/host/net-uplink.h"
 
 #include <fcntl.h>
 #include <linux/ipv6_route.h>
 #include <linux/route.h>
 
+#include "drivers/host/net-next-hops.h"
 #include "drivers/host/sysfs.h"
 #include "drivers/host/sysroot.h"
-#include "drivers/net/net-next-hops.h"
 
 #define LINES_MAX 100000
 #define NAME_SIZE 32

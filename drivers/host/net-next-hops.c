@@ -4,7 +4,7 @@
  * next hops. The kernel answers at once, in datagrams of which each holds whole messages; a route
  * that does not fit one is cut by the kernel, not here.
  */
-#include "drivers/net/net-next-hops.h"
+#include "drivers/host/net-next-hops.h"
 
 #include <linux/rtnetlink.h>
 #include <net/if.h>

@@ -9,7 +9,6 @@
  */
 #include "drivers/host/net-uplink.h"
 
-#include <fcntl.h>
 #include <linux/ipv6_route.h>
 #include <linux/route.h>
 
@@ -48,20 +47,12 @@ static int read_routes(const char *root, const char *path,
 	bool (*parse)(const char *line, char *ret_name), struct strings *names)
 {
 	_cleanup_fclose_ FILE *stream = NULL;
-	_cleanup_close_ int fd = -EBADF;
 	char line[512], name[NAME_SIZE];
-	struct stat st;
-	int r = 0;
+	int r;
 
-	if (sysroot_stat(root, path, &st) < 0 || !S_ISREG(st.st_mode))
-		return 0;
-	fd = sysroot_open(root, path, O_RDONLY | O_NONBLOCK);
-	if (fd < 0)
-		return 0;
-	stream = fdopen(fd, "re");
-	if (!stream)
-		return -ENOMEM;
-	(void)TAKE_FD(fd);
+	r = sysroot_fopen(root, path, &stream);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
 	for (unsigned i = 0; i < LINES_MAX && r >= 0 && fgets(line, sizeof(line), stream); i++)
 		if (parse(line, name))
 			r = strings_add(names, name, strlen(name));

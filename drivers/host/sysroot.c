@@ -141,14 +141,13 @@ int sysroot_opendir(const char *root, const char *path, DIR **ret)
 	return 0;
 }
 
-ssize_t sysroot_read(const char *root, const char *path, char *buffer, size_t size)
+/* The type is checked before open(), because opening some devices has effects. */
+static int open_regular(const char *root, const char *path)
 {
 	_cleanup_close_ int fd = -EBADF;
-	size_t length = 0;
 	struct stat st;
 	int r;
 
-	/* The type is checked before open(), because opening some devices has effects. */
 	r = sysroot_stat(root, path, &st);
 	if (r < 0)
 		return r;
@@ -159,9 +158,31 @@ ssize_t sysroot_read(const char *root, const char *path, char *buffer, size_t si
 		return fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
+	return S_ISREG(st.st_mode) ? TAKE_FD(fd) : -EINVAL;
+}
 
+int sysroot_fopen(const char *root, const char *path, FILE **ret)
+{
+	int fd = open_regular(root, path);
+	FILE *stream = fd < 0 ? NULL : fdopen(fd, "re");
+
+	if (fd < 0)
+		return fd;
+	if (!stream) {
+		(void)close(fd);
+		return -ENOMEM;
+	}
+	*ret = stream;
+	return 0;
+}
+
+ssize_t sysroot_read(const char *root, const char *path, char *buffer, size_t size)
+{
+	_cleanup_close_ int fd = open_regular(root, path);
+	size_t length = 0;
+
+	if (fd < 0)
+		return fd;
 	while (length < size - 1) {
 		ssize_t n = RETRY_ON_EINTR(read(fd, buffer + length, size - 1 - length));
 

@@ -32,6 +32,9 @@ int sysroot_opendir(const char *root, const char *path, DIR **ret);
  * blocks; anything but a regular file is -EINVAL. Returns the length. */
 ssize_t sysroot_read(const char *root, const char *path, char *buffer, size_t size);
 
+/* Opens a regular file as a stream for reading; anything else is -EINVAL. */
+int sysroot_fopen(const char *root, const char *path, FILE **ret);
+
 /* Whether the error means that the file does not exist; after other errors, this is unknown. */
 bool sysroot_is_absent(int error);
 

@@ -43,6 +43,17 @@ bool strings_contain(const struct strings *strings, const char *text)
 	return false;
 }
 
+static int compare_strings(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void strings_sort(struct strings *strings)
+{
+	if (strings->count > 0)
+		qsort(strings->items, strings->count, sizeof(*strings->items), compare_strings);
+}
+
 bool strings_equal(const struct strings *a, const struct strings *b)
 {
 	if (a->count != b->count)

@@ -106,6 +106,7 @@ int strings_add(struct strings *strings, const char *text, size_t length);
 void strings_done(struct strings *strings);
 #define _cleanup_strings_ _cleanup_(strings_done)
 bool strings_contain(const struct strings *strings, const char *text);
+void strings_sort(struct strings *strings);
 /* Whether both contain the same strings in the same order. */
 bool strings_equal(const struct strings *a, const struct strings *b);
 

@@ -523,7 +523,7 @@ static int explain_missing_uuid(const struct nvidia_reports *reports, struct dev
 		return device_set_problem(device,
 			"its UUID is not known: " NVIDIA_MONITOR
 			" (MIG monitor): %s; run \"systemctl "
-			"daemon-reload\", or see DeviceAllow= in devplugd.service",
+			"restart devplugd\", or see DeviceAllow= in devplugd.service",
 			strerror(-reports->monitor));
 	return device_set_problem(
 		device, "its UUID is not known: NVIDIA's library does not list it yet");

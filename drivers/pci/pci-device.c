@@ -89,6 +89,44 @@ int pci_add_device(struct pci_scan *pci, const char *id, const char *directory,
 	return 1;
 }
 
+int64_t pci_read_vgpu_type(struct pci_scan *pci, const char *directory)
+{
+	int64_t type;
+
+	return sysfs_read_number(pci->root, directory, "nvidia/current_vgpu_type", &type) < 0
+		? -1
+		: type;
+}
+
+int pci_describe_rebinding(struct pci_scan *pci, const char *address, const char *directory,
+	const char *driver, const char *wanted, char ret_remedy[static PCI_REMEDY_MAX])
+{
+	char reason[HOST_USE_MAX];
+	int64_t class = 0;
+	int r;
+
+	(void)sysfs_read_number(pci->root, directory, "class", &class);
+	if (class >> 16 == PCI_CLASS_BRIDGE) {
+		(void)strcpy(ret_remedy, "it is a bridge, which the host needs");
+		return 0;
+	}
+	if (pci_read_vgpu_type(pci, directory) == 0) {
+		(void)snprintf(ret_remedy, PCI_REMEDY_MAX,
+			"it has no vGPU type: write one to " PCI_DEVICES
+			"/%.32s/nvidia/current_vgpu_type",
+			address);
+		return 0;
+	}
+	r = host_use_below(&pci->use, directory, reason);
+	if (r > 0)
+		(void)snprintf(ret_remedy, PCI_REMEDY_MAX, "the host needs it (%s)", reason);
+	else
+		(void)snprintf(ret_remedy, PCI_REMEDY_MAX,
+			"%srun \"driverctl set-override %.32s %.32s\"",
+			*driver ? "unless the host needs it, " : "", address, wanted);
+	return MIN_OF(r, 0);
+}
+
 struct search {
 	const char *root;
 	struct strings *nodes;

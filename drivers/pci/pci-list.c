@@ -46,11 +46,6 @@ static int watch(struct pci_scan *pci)
 	return r;
 }
 
-static int compare_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static int list_functions(struct pci_scan *pci)
 {
 	_cleanup_strings_ struct strings addresses = { 0 };
@@ -61,8 +56,7 @@ static int list_functions(struct pci_scan *pci)
 		return 0;
 	if (r < 0)
 		return r;
-	if (addresses.count > 0)
-		qsort(addresses.items, addresses.count, sizeof(*addresses.items), compare_text);
+	strings_sort(&addresses);
 	for (size_t i = 0; i < addresses.count; i++) {
 		const struct pci_match *match;
 		struct pci_function function;
@@ -87,6 +81,7 @@ static void pci_scan_done(struct pci_scan *pci)
 	map_done(&pci->vf_numbers);
 	strings_done(&pci->addresses);
 	strings_done(&pci->pf_interfaces);
+	host_use_done(&pci->use);
 }
 
 int pci_list(const struct declaration *declaration, struct scan *scan, struct error *error)
@@ -95,6 +90,7 @@ int pci_list(const struct declaration *declaration, struct scan *scan, struct er
 		.declaration = declaration,
 		.scan = scan,
 		.root = scan_root(scan),
+		.use = { .scan = scan },
 	};
 	int r;
 

@@ -23,8 +23,7 @@ static bool is_wanted(const struct pci_match *match, const char *node)
 static int add_function(
 	struct pci_scan *pci, const struct pci_function *function, struct device **ret_device)
 {
-	int r = pci_add_device(
-		pci, function->address, function->directory, function, ret_device);
+	int r = pci_add_device(pci, function->address, function->directory, function, ret_device);
 
 	if (r <= 0)
 		return r;
@@ -70,6 +69,19 @@ int pci_list_nodes(
 	return r;
 }
 
+static int set_no_uio(
+	struct pci_scan *pci, const struct pci_function *function, struct device *device)
+{
+	char remedy[PCI_REMEDY_MAX];
+	int r = pci_describe_rebinding(pci, function->address, function->directory,
+		function->driver, "uio_pci_generic", remedy);
+
+	if (r < 0)
+		return r;
+	return device_set_problem(device, "%s is bound to %.32s, which creates no UIO device: %s",
+		function->address, function->driver[0] ? function->driver : "no driver", remedy);
+}
+
 int pci_list_uio(
 	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function)
 {
@@ -86,10 +98,7 @@ int pci_list_uio(
 	if (r < 0)
 		return r;
 	if (nodes.count == 0)
-		return device_set_problem(device,
-			"%s is bound to %s, which creates no UIO device: run \"driverctl set-override %s uio_pci_generic\"",
-			function->address, function->driver[0] ? function->driver : "no driver",
-			function->address);
+		return set_no_uio(pci, function, device);
 	r = device_add_node(device, nodes.items[0], NULL, match->permissions);
 	if (r >= 0)
 		r = device_add_variable(device, "uio", strrchr(nodes.items[0], '/') + 1);
@@ -108,6 +117,7 @@ static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
 {
 	char directory[sizeof(function->directory) + NAME_MAX + 1], driver[NAME_MAX + 1];
 	_cleanup_strings_ struct strings nodes = { 0 };
+	char reason[HOST_USE_MAX];
 	int r;
 
 	(void)snprintf(directory, sizeof(directory), "%s/%s", function->directory, name);
@@ -129,10 +139,19 @@ static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
 			"%.32s of %s is bound to " VHOST_DRIVER
 			", which created no device node: read the kernel's log",
 			name, function->address);
+	r = host_use_below(&pci->use, directory, reason);
+	if (r < 0)
+		return r;
+	if (r > 0)
+		return device_set_problem(device,
+			"%.32s of %s is bound to %.32s, not to " VHOST_DRIVER
+			": the host needs it (%s)",
+			name, function->address, driver, reason);
 	return device_set_problem(device,
-		"%.32s of %s is bound to %.64s, not to " VHOST_DRIVER
-		": run \"driverctl -b vdpa set-override %.32s " VHOST_DRIVER "\"",
-		name, function->address, driver[0] ? driver : "no driver", name);
+		"%.32s of %s is bound to %.32s, not to " VHOST_DRIVER
+		": %srun \"driverctl -b vdpa set-override %.32s " VHOST_DRIVER "\"",
+		name, function->address, driver[0] ? driver : "no driver",
+		driver[0] ? "unless the host needs it, " : "", name);
 }
 
 int pci_list_vdpa(

@@ -9,9 +9,7 @@
 #include "drivers/model/form.h"
 #include "drivers/pci/pci.h"
 
-#define GROUPS       "/sys/kernel/iommu_groups"
-#define CLASS_BRIDGE 0x06
-#define REMEDY       "run \"driverctl set-override %s vfio-pci\""
+#define GROUPS "/sys/kernel/iommu_groups"
 
 struct group {
 	char name[NAME_MAX + 1]; /* "" if there is none */
@@ -25,13 +23,9 @@ struct group {
 
 /* vfio-pci and its variants (mlx5_vfio_pci, qat_vfio_pci, ...), and a virtual function that
  * NVIDIA's driver has made a virtual GPU of. */
-static bool is_vfio(const struct pci_scan *pci, const char *directory, const char *driver)
+static bool is_vfio(struct pci_scan *pci, const char *directory, const char *driver)
 {
-	int64_t type;
-
-	return strstr(driver, "vfio") ||
-		(sysfs_read_number(pci->root, directory, "nvidia/current_vgpu_type", &type) >= 0 &&
-			type != 0);
+	return strstr(driver, "vfio") || pci_read_vgpu_type(pci, directory) > 0;
 }
 
 /* Drivers that leave a member alone, or that must stay on a bridge. */
@@ -52,7 +46,7 @@ static int read_member(struct pci_scan *pci, const struct pci_function *function
 	r = sysfs_read_number(pci->root, directory, "class", &class);
 	if (sysroot_is_shortage(r))
 		return r;
-	is_bridge = r >= 0 && class >> 16 == CLASS_BRIDGE;
+	is_bridge = r >= 0 && class >> 16 == PCI_CLASS_BRIDGE;
 	r = pci_read_driver(pci, directory, driver);
 	if (r < 0)
 		return r;
@@ -102,6 +96,40 @@ static int read_group(
 	return 0;
 }
 
+/* Whether two functions are in one slot, so that no other slot would separate them. */
+static bool share_slot(const char *a, const char *b)
+{
+	return strncmp(a, b, strcspn(a, ".")) == 0;
+}
+
+/* Sets the reason that the driver of a function, of the group's member in the way or else the
+ * function itself, keeps it from being assigned. */
+static int set_driver_problem(struct pci_scan *pci, const struct pci_function *function,
+	const struct group *group, struct device *device)
+{
+	char directory[sizeof(PCI_DEVICES) + NAME_MAX + 1], remedy[PCI_REMEDY_MAX];
+	const char *member = group ? group->in_the_way : function->address;
+	const char *driver = group ? group->its_driver : function->driver;
+	int r;
+
+	(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%s", member);
+	r = pci_describe_rebinding(pci, member, directory, driver, "vfio-pci", remedy);
+	if (r < 0)
+		return r;
+	if (group)
+		return device_set_problem(device,
+			"IOMMU group %.12s cannot be assigned: its member %.32s is bound to %.32s: %s%s",
+			group->name, member, driver, remedy,
+			share_slot(member, function->address)
+				? ""
+				: "; or use a slot with a group of its own");
+	if (!*driver)
+		return device_set_problem(
+			device, "%s is bound to no driver: %s", function->address, remedy);
+	return device_set_problem(device, "%s is bound to %.64s, not to vfio-pci: %s",
+		function->address, driver, remedy);
+}
+
 /* Sets the reason why a function cannot be assigned, if there is one. */
 static int set_problem(struct pci_scan *pci, const struct pci_match *match,
 	const struct pci_function *function, const struct group *group, struct device *device)
@@ -110,24 +138,17 @@ static int set_problem(struct pci_scan *pci, const struct pci_match *match,
 
 	if (function->has_vfs)
 		return device_set_problem(device,
-			"%s has virtual functions, which would be assigned with it: write 0 to its sriov_numvfs, or match them instead with role = \"vf\"",
+			"%s has virtual functions, which would be assigned with it: match them instead with role = \"vf\", or write 0 to its sriov_numvfs, which takes them from the pods that use them",
 			address);
-	if (!function->driver[0])
-		return device_set_problem(
-			device, "%s is bound to no driver: " REMEDY, address, address);
 	if (!is_vfio(pci, function->directory, function->driver))
-		return device_set_problem(device, "%s is bound to %.64s, not to vfio-pci: " REMEDY,
-			address, function->driver, address);
+		return set_driver_problem(pci, function, NULL, device);
 	if (!group->name[0])
 		return device_set_problem(device,
 			"%s has no IOMMU group: enable the IOMMU in the firmware and the kernel "
 			"(intel_iommu=on), or VFIO without it (enable_unsafe_noiommu_mode)",
 			address);
 	if (group->in_the_way[0])
-		return device_set_problem(device,
-			"IOMMU group %.12s cannot be assigned: its member %.64s is bound to "
-			"%.64s: " REMEDY,
-			group->name, group->in_the_way, group->its_driver, group->in_the_way);
+		return set_driver_problem(pci, function, group, device);
 	if (match->iommu_group == PCI_GROUP_REFUSE && group->n_others > 0)
 		return device_set_problem(device,
 			"%s shares IOMMU group %.12s with %zu more (%.64s ...), which would be assigned with it: iommu_group = \"fold\" combines them into one device",

@@ -10,6 +10,7 @@
  */
 
 #include "common/map.h"
+#include "drivers/host/host-use.h"
 #include "drivers/host/selector.h"
 #include "drivers/host/sysfs.h"
 #include "drivers/model/form.h"
@@ -98,6 +99,7 @@ struct pci_scan {
 	size_t n_folds;
 	struct pci_companion *companions;
 	size_t n_companions;
+	struct host_use use;
 };
 
 /* The conditions of an entry on a function, and on a mediated device. */
@@ -118,6 +120,20 @@ int pci_read_driver(
  * already, or negative errno. */
 int pci_add_device(struct pci_scan *pci, const char *id, const char *directory,
 	const struct pci_function *function, struct device **ret_device);
+
+/* The base class, the highest byte of a class. */
+#define PCI_CLASS_BRIDGE 0x06
+
+/* Writes what to do about a function (its address and directory) so that `wanted` is bound to it
+ * instead of its driver, "" for none. A function that the host needs itself stays where it is, and
+ * so does one whose driver waits for a type of virtual GPU. Returns 0 or -ENOMEM. */
+#define PCI_REMEDY_MAX 200
+int pci_describe_rebinding(struct pci_scan *pci, const char *address, const char *directory,
+	const char *driver, const char *wanted, char ret_remedy[static PCI_REMEDY_MAX]);
+
+/* Type of the virtual GPU that NVIDIA's driver has made of a virtual function; 0: none yet, -1: the
+ * driver makes none of it (NVIDIA's "vGPU Software User Guide"). */
+int64_t pci_read_vgpu_type(struct pci_scan *pci, const char *directory);
 
 /* Finds the nodes of the devices below a directory, other functions aside. Returns 0 or negative
  * errno. */

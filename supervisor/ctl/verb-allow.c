@@ -2,12 +2,16 @@
 /*
  * Writes the drop-in that lets the service write to directories that its unit does not name
  * ("devplugctl allow"). The service sees the host read-only except for the paths in its unit, so a
- * kubelet with another root directory needs one; messages can name this one command.
+ * kubelet with another root directory needs one; messages can name this one command. systemd must
+ * read it ("daemon-reload"), which takes nodes that systemd does not know from running containers
+ * with some releases of runc (opencontainers/runc#3671): then that is left to the user.
  */
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <spawn.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include "common/replace-file.h"
@@ -105,6 +109,34 @@ static int add(const char *root, const char *directory, struct error *error)
 	return 0;
 }
 
+/* Finds a node of NVIDIA's driver for which there is no link in /dev/char, by which systemd would
+ * know it. Returns it (malloc'ed), or NULL. */
+static char *find_unlinked_node(const char *root)
+{
+	_cleanup_free_ char *patterns[2] = { NULL, NULL };
+	char *found = NULL;
+	glob_t nodes = { 0 };
+
+	if (format_text(&patterns[0], "%s/dev/nvidia*", root) < 0 ||
+		format_text(&patterns[1], "%s/dev/nvidia-caps/*", root) < 0)
+		return NULL;
+	(void)glob(patterns[0], 0, NULL, &nodes);
+	(void)glob(patterns[1], GLOB_APPEND, NULL, &nodes);
+	for (size_t i = 0; i < nodes.gl_pathc && !found; i++) {
+		_cleanup_free_ char *link = NULL;
+		struct stat st;
+
+		if (stat(nodes.gl_pathv[i], &st) < 0 || !S_ISCHR(st.st_mode))
+			continue;
+		(void)format_text(
+			&link, "%s/dev/char/%u:%u", root, major(st.st_rdev), minor(st.st_rdev));
+		if (link && access(link, F_OK) < 0)
+			found = strdup(nodes.gl_pathv[i]);
+	}
+	globfree(&nodes);
+	return found;
+}
+
 static int run_systemctl(struct error *error)
 {
 	char program[] = "systemctl", verb[] = "daemon-reload";
@@ -123,7 +155,7 @@ static int run_systemctl(struct error *error)
 
 int command_allow(const struct command_line *line)
 {
-	_cleanup_free_ char *directory = strdup(line->subject);
+	_cleanup_free_ char *directory = strdup(line->subject), *unlinked = NULL;
 	struct error error = { 0 };
 	int r = 0;
 
@@ -135,6 +167,16 @@ int command_allow(const struct command_line *line)
 		r = add(line->root ?: "", directory, &error);
 	if (r > 0)
 		(void)printf("%s is allowed already\n", directory);
+	if (r >= 0)
+		unlinked = find_unlinked_node(line->root ?: "");
+	if (unlinked)
+		(void)fprintf(stderr,
+			"devplugctl: %s has no link in /dev/char, so containers that use the GPU may lose it "
+			"when systemd reads its units again. Run \"nvidia-ctk system create-dev-char-symlinks "
+			"--create-all\", then \"systemctl daemon-reload\" and \"systemctl restart devplugd\".\n",
+			unlinked);
+	if (r >= 0 && !line->root && unlinked)
+		return EXIT_FAILURE;
 	if (r >= 0 && !line->root)
 		r = run_systemctl(&error);
 	if (r < 0) {

@@ -2,6 +2,7 @@
 """A service sees the host through mounts of its own: where they are read-only, devplugd names the command that changes it, and
 where the kubelet's directory was removed and made again, it ends to be started with a new view."""
 import os
+import stat
 import subprocess
 import unittest
 
@@ -119,6 +120,19 @@ class Allow(ToolTest):
         with open(path) as file:
             self.assertEqual(file.read(), '# Written by "devplugctl allow".\n[Service]\n' + "".join(
                 f"ExecStartPre=+/usr/bin/mkdir -p {directory}\nReadWritePaths=-{directory}\n" for directory in (registry, "/srv/cdi")))
+    def test_nodes_that_systemd_does_not_know(self):
+        """With some releases of runc, a reload of systemd takes them from containers."""
+        os.makedirs(self.node.dir + "/dev/nvidia-caps")
+        os.makedirs(self.node.dir + "/dev/char")
+        for name, number in (("nvidia0", 0), ("nvidia-caps/nvidia-cap1", 1)):
+            os.mknod(f"{self.node.dir}/dev/{name}", 0o600 | stat.S_IFCHR, os.makedev(195, number))
+            answer = self.allow("/srv/cdi")
+            self.assertEqual(answer.returncode, 0)
+            self.assertIn(f"{self.node.dir}/dev/{name} has no link in /dev/char", answer.stderr)
+            os.symlink("../" + name, f"{self.node.dir}/dev/char/195:{number}")
+        self.assertEqual(self.allow("/srv/cdi").stderr, "")
+
+    def test_directories_that_are_refused(self):
         for bad in ("/", "//", "var", "/a/../b", "/a/..", "/a b", "/a%b", "/a\nb"):
             answer = self.allow(bad)
             self.assertEqual((answer.returncode, answer.stdout), (1, ""), bad)

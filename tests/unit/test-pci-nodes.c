@@ -52,7 +52,7 @@ static void test_vdpa(void **state)
 	pci_link("../../../../bus/vdpa", "0000:6b:00.1", "vdpa0/subsystem");
 	pci_link("../../../../bus/vdpa/drivers/virtio_vdpa", "0000:6b:00.1", "vdpa0/driver");
 	expect(VDPA,
-		"0000:6b:00.1! vdpa0 of 0000:6b:00.1 is bound to virtio_vdpa, not to vhost_vdpa: run \"driverctl -b vdpa set-override vdpa0 vhost_vdpa\"\n");
+		"0000:6b:00.1! vdpa0 of 0000:6b:00.1 is bound to virtio_vdpa, not to vhost_vdpa: unless the host needs it, run \"driverctl -b vdpa set-override vdpa0 vhost_vdpa\"\n");
 	host_remove(PCI_ROOT "/0000:6b:00.1/vdpa0/driver");
 	host_mkdir("/sys/bus/vdpa/drivers/vhost_vdpa");
 	pci_link("../../../../bus/vdpa/drivers/vhost_vdpa", "0000:6b:00.1", "vdpa0/driver");

@@ -3,6 +3,7 @@
  * Driver "pci": functions by their IOMMU groups, and why one cannot be assigned.
  * docs/complaints.md: W10.
  */
+#include "host-use-fixture.h"
 #include "pci-machine-fixture.h"
 
 static void test_vfio(void **state)
@@ -12,7 +13,7 @@ static void test_vfio(void **state)
 		"0000:03:00.0! 0000:03:00.0 is bound to no driver: run \"driverctl set-override 0000:03:00.0 vfio-pci\"\n");
 	pci_bind("0000:03:00.0", "nouveau");
 	expect(GPU,
-		"0000:03:00.0! 0000:03:00.0 is bound to nouveau, not to vfio-pci: run \"driverctl set-override 0000:03:00.0 vfio-pci\"\n");
+		"0000:03:00.0! 0000:03:00.0 is bound to nouveau, not to vfio-pci: unless the host needs it, run \"driverctl set-override 0000:03:00.0 vfio-pci\"\n");
 	pci_bind("0000:03:00.0", NULL);
 	pci_bind("0000:03:00.0", "vfio-pci");
 	expect(GPU,
@@ -40,7 +41,7 @@ static void test_vfio_drivers(void **state)
 	pci_write("0000:6b:00.2", "nvidia/current_vgpu_type", "0\n");
 	expect("{ access = \"vfio\"; vendor = 0x8086; role = \"vf\"; }",
 		"0000:6b:00.1: /dev/vfio/200 /dev/vfio/vfio\n"
-		"0000:6b:00.2! 0000:6b:00.2 is bound to nvidia, not to vfio-pci: run \"driverctl set-override 0000:6b:00.2 vfio-pci\"\n");
+		"0000:6b:00.2! 0000:6b:00.2 is bound to nvidia, not to vfio-pci: it has no vGPU type: write one to /sys/bus/pci/devices/0000:6b:00.2/nvidia/current_vgpu_type\n");
 	pci_write("0000:6b:00.2", "nvidia/current_vgpu_type", "527\n");
 	expect("{ access = \"vfio\"; vendor = 0x8086; functions = \"1\"; }",
 		"0000:6b:00.2: /dev/vfio/201 /dev/vfio/vfio\n");
@@ -50,8 +51,8 @@ static void test_vfio_drivers(void **state)
 	pci_bind("0000:6b:00.0", "vfio-pci");
 	pci_join_group("0000:6b:00.0", "202");
 	expect("{ access = \"vfio\"; vendor = 0x8086; role = \"pf\"; }",
-		"0000:6b:00.0! 0000:6b:00.0 has virtual functions, which would be assigned with it: write 0 "
-		"to its sriov_numvfs, or match them instead with role = \"vf\"\n");
+		"0000:6b:00.0! 0000:6b:00.0 has virtual functions, which would be assigned with it: match "
+		"them instead with role = \"vf\", or write 0 to its sriov_numvfs, which takes them from the pods that use them\n");
 }
 
 static void test_group_viable(void **state)
@@ -61,9 +62,9 @@ static void test_group_viable(void **state)
 	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
 	pci_bind("0000:03:00.1", "snd_hda_intel");
 	expect(GPU,
-		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:03:00.1 is bound to snd_hda_intel: run \"driverctl set-override 0000:03:00.1 vfio-pci\"\n");
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:03:00.1 is bound to snd_hda_intel: unless the host needs it, run \"driverctl set-override 0000:03:00.1 vfio-pci\"\n");
 	expect("{ access = \"vfio\"; class = 0x0302; iommu_group = \"ignore\"; }",
-		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:03:00.1 is bound to snd_hda_intel: run \"driverctl set-override 0000:03:00.1 vfio-pci\"\n");
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:03:00.1 is bound to snd_hda_intel: unless the host needs it, run \"driverctl set-override 0000:03:00.1 vfio-pci\"\n");
 	pci_bind("0000:03:00.1", NULL);
 	pci_bind("0000:03:00.1", "pci-stub");
 	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
@@ -73,7 +74,62 @@ static void test_group_viable(void **state)
 	expect(GPU, "0000:03:00.0: /dev/vfio/12 /dev/vfio/vfio\n");
 	pci_bind("0000:00:1f.0", "lpc_ich");
 	expect(GPU,
-		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:00:1f.0 is bound to lpc_ich: run \"driverctl set-override 0000:00:1f.0 vfio-pci\"\n");
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:00:1f.0 is bound to lpc_ich: it is a bridge, which the host needs; or use a slot with a group of its own\n");
+}
+
+#define NVME PCI_ROOT "/0000:02:00.0/nvme/nvme0"
+
+/* An interface of the host, with its default route or without. */
+static void plant_default_route(const char *address, const char *interface, bool has_route)
+{
+	char path[256], text[128];
+
+	(void)snprintf(path, sizeof(path), "net/%s/uevent", interface);
+	pci_write(address, path, "");
+	(void)snprintf(path, sizeof(path), "net/%s/subsystem", interface);
+	pci_link("../../../../../class/net", address, path);
+	host_mkdir("/sys/class/net");
+	(void)snprintf(path, sizeof(path), "/sys/class/net/%s", interface);
+	(void)snprintf(
+		text, sizeof(text), "../../devices/pci0000:00/%s/net/%s", address, interface);
+	host_symlink(text, path);
+	host_mkdir("/proc/1/net");
+	(void)snprintf(text, sizeof(text),
+		"head\n%s\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\n", interface);
+	host_write("/proc/1/net/route", has_route ? text : "head\n");
+}
+
+/* A remedy never takes hardware from the host. */
+static void test_remedies_spare_the_host(void **state)
+{
+	plant_group();
+	pci_plant("0000:00:1f.6", "0x8086", "0x15bb", "0x020000");
+	pci_bind("0000:00:1f.6", "e1000e");
+	pci_join_group("0000:00:1f.6", "12");
+	plant_default_route("0000:00:1f.6", "eno1", true);
+	expect(GPU,
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:00:1f.6 is bound to e1000e: the host needs it (eno1: the host's default route leads through it); or use a slot with a group of its own\n");
+	host_write("/proc/1/net/route", "head\n");
+	expect(GPU,
+		"0000:03:00.0! IOMMU group 12 cannot be assigned: its member 0000:00:1f.6 is bound to e1000e: unless the host needs it, run \"driverctl set-override 0000:00:1f.6 vfio-pci\"; or use a slot with a group of its own\n");
+
+	pci_bind("0000:02:00.0", "nvme");
+	plant_block(NVME, "nvme0n1", 259, 0);
+	plant_block(NVME "/nvme0n1", "nvme0n1p2", 259, 2);
+	host_write("/proc/1/mountinfo", MOUNTS "27 1 259:2 / / rw - ext4 /dev/root rw\n");
+	expect("{ access = \"vfio\"; class = 0x0108; }",
+		"0000:02:00.0! 0000:02:00.0 is bound to nvme, not to vfio-pci: the host needs it (nvme0n1p2 is mounted at /)\n");
+	expect("{ access = \"uio\"; class = 0x0108; }",
+		"0000:02:00.0! 0000:02:00.0 is bound to nvme, which creates no UIO device: the host needs it (nvme0n1p2 is mounted at /)\n");
+
+	pci_plant("0000:0a:00.0", "0x8086", "0x3e98", "0x030000");
+	pci_bind("0000:0a:00.0", "i915");
+	pci_write("0000:0a:00.0", "boot_vga", "1\n");
+	expect("{ access = \"vfio\"; class = 0x03; device = 0x3e98; vendor = 0x8086; }",
+		"0000:0a:00.0! 0000:0a:00.0 is bound to i915, not to vfio-pci: the host needs it (it is the display that the firmware chose)\n");
+	pci_plant("0000:00:1f.0", "0x8086", "0x8c54", "0x060100");
+	expect("{ access = \"vfio\"; class = 0x0601; }",
+		"0000:00:1f.0! 0000:00:1f.0 is bound to no driver: it is a bridge, which the host needs\n");
 }
 
 static void test_group_policies(void **state)
@@ -236,6 +292,7 @@ int main(void)
 		TEST(test_vfio),
 		TEST(test_vfio_drivers),
 		TEST(test_group_viable),
+		TEST(test_remedies_spare_the_host),
 		TEST(test_group_policies),
 		TEST(test_group_together),
 		TEST(test_group_without_excluded),

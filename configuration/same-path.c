@@ -10,6 +10,7 @@
 #include <fnmatch.h>
 
 #include "drivers/model/driver.h"
+#include "drivers/model/form.h"
 #include "drivers/model/template.h"
 
 #define KEY_MAX 64
@@ -173,4 +174,27 @@ int same_path_warnings(const struct declaration *declaration, struct report *rep
 				place->path, places.items[other].key);
 	}
 	return 0;
+}
+
+/* Whether the path is a name, of a match entry or of a template. */
+static bool is_literal(const struct place *place, const char *path)
+{
+	return !strstr(path, "${") && !(place->entry && form_is_pattern(path));
+}
+
+int same_path_visit(
+	const struct declaration *declaration, same_path_visitor visitor, void *userdata)
+{
+	_cleanup_(places_done) struct places places = { .declaration = declaration };
+	int r = collect(&places);
+
+	for (size_t i = 0; i < places.count && r >= 0; i++) {
+		const struct place *place = &places.items[i];
+
+		if (is_literal(place, place->path))
+			r = visitor(place->key, place->origin,
+				is_literal(place, place->host) ? place->host : NULL, place->path,
+				userdata);
+	}
+	return r;
 }

@@ -14,6 +14,7 @@
 #include "common/accounts.h"
 #include "configuration/cdi-spec.h"
 #include "configuration/same-path.h"
+#include "configuration/shared-names.h"
 #include "drivers/model/condition.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
@@ -233,6 +234,23 @@ static void check_kind(struct walk *walk, const struct cdi_files *files)
 			kind, file->path);
 }
 
+static void on_shared_name(const struct shared_name *shared, void *userdata)
+{
+	const struct declaration *declaration = shared->declaration, *other = shared->other;
+	struct report *report = userdata;
+	char context[CONTEXT_MAX];
+
+	(void)snprintf(context, sizeof(context), "resources[%zu] \"%s\"", declaration->position,
+		declaration->name);
+	report->context = context;
+	(void)report_add(report, shared->origin, shared->key,
+		"resources[%zu] \"%s\" at %s:%u also uses the %s \"%s\": a container with devices of both gets only one of the two, so choose another %s",
+		other->position, other->name, other->origin.file, other->origin.line, shared->kind,
+		shared->name,
+		streq(shared->kind, "path") ? "path" : "name, such as one with ${env_name}");
+	report->context = NULL;
+}
+
 int config_warnings(const struct config *config, struct report *report)
 {
 	_cleanup_cdi_files_ struct cdi_files files = { 0 };
@@ -253,5 +271,7 @@ int config_warnings(const struct config *config, struct report *report)
 		check_options(&walk, &declaration_table, declaration, "");
 		report->context = NULL;
 	}
+	if (r >= 0)
+		r = shared_names_find(config, on_shared_name, report);
 	return r < 0 || report->incomplete ? -ENOMEM : 0;
 }

@@ -100,7 +100,7 @@ static const struct option container_options[] = {
 		.offset = offsetof(struct container, env),
 		.template = true,
 		.check = form_environment,
-		.help = "Environment of the container, as \"NAME=value\".",
+		.help = "Environment of the container, as \"NAME=value\". If a container may have devices of several resources, use names that differ, such as one with ${env_name}: the kubelet keeps one value for each name.",
 	},
 	{
 		.key = "annotations",

@@ -74,6 +74,9 @@ struct driver {
 	/* The environment variable that its devices may set, as "NAME=", in addition to those of
 	 * container.env. NULL: none, or with runs_programs any. */
 	const char *environment;
+	/* Lists what its devices set in it, as templates of "NAME=value". Returns 0 or -ENOMEM.
+	 * NULL: that is not known without a device, or nothing. */
+	int (*env)(const struct declaration *declaration, struct strings *ret_env);
 
 	/* Check an entry of `match`, and all of them together, without touching the host:
 	 * combinations of keys, limits, patterns. Add to the report. NULL: nothing to check. */

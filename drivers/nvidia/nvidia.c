@@ -286,6 +286,25 @@ static const char *nvidia_without_cdi(const struct declaration *declaration)
 	return reason;
 }
 
+static int nvidia_env(const struct declaration *declaration, struct strings *ret_env)
+{
+	static const char *const texts[] = {
+		[NVIDIA_EXPOSE_NODES] = "NVIDIA_VISIBLE_DEVICES=void",
+		[NVIDIA_EXPOSE_CDI] = NULL,
+		[NVIDIA_EXPOSE_RUNTIME] = "NVIDIA_VISIBLE_DEVICES=${uuid}",
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < declaration->match.count && r >= 0; i++) {
+		const struct nvidia_match *match = groups_get(&declaration->match, i);
+		const char *text = texts[match->expose];
+
+		if (text && !strings_contain(ret_env, text))
+			r = strings_add(ret_env, text, strlen(text));
+	}
+	return r;
+}
+
 const struct driver nvidia_driver = {
 	.name = "nvidia",
 	.summary = "NVIDIA GPUs and their MIG instances, without NVIDIA's container stack",
@@ -296,6 +315,7 @@ const struct driver nvidia_driver = {
 	.probe = PROBE_NVML,
 	.mounts = DRIVER_MOUNTS_READ_ONLY,
 	.environment = "NVIDIA_VISIBLE_DEVICES=",
+	.env = nvidia_env,
 	.check_entry = nvidia_check,
 	.without_cdi = nvidia_without_cdi,
 	.start = nvidia_start,

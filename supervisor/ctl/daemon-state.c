@@ -279,6 +279,7 @@ int daemon_state_select(struct daemon_state *daemon, const char *resource, struc
 			selected = json_incref(json_array_get(resources, i));
 	if (!selected)
 		return unknown_resource(daemon, resource, error);
+	daemon->all = json_copy(resources);
 	(void)json_array_clear(resources);
 	(void)json_array_append_new(resources, selected);
 	return 0;
@@ -306,6 +307,7 @@ int daemon_state_select_pod(struct daemon_state *daemon, const char *pod, struct
 
 void daemon_state_done(struct daemon_state *daemon)
 {
+	json_decref(daemon->all);
 	json_decref(daemon->root);
 	free(daemon->runtime_dir);
 }

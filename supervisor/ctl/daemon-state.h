@@ -18,6 +18,7 @@ struct daemon_state {
 	bool running; /* a daemon uses the directory */
 	char *runtime_dir;
 	json_t *root; /* {"generation", "pid", "running", "resources": [{..., "devices": [...]}]} */
+	json_t *all;  /* the resources before daemon_state_select(); NULL: as in `root` */
 };
 
 /* `runtime_dir` NULL: from the configuration file; `config_file` NULL: the default one, and a
@@ -28,8 +29,8 @@ int daemon_state_read(const char *config_file, const char *runtime_dir, struct d
 /* The runtime_dir that these arguments select, as above (malloc'ed), or NULL without memory. */
 char *runtime_dir_find(const char *config_file, const char *runtime_dir);
 
-/* Keeps only the resource of that name. Returns 0, or negative errno with the error filled: that
- * the daemon has not answered, or -ENOENT. */
+/* Keeps only the resource of that name in `root`. Returns 0, or negative errno with the error
+ * filled: that the daemon has not answered, or -ENOENT. */
 int daemon_state_select(struct daemon_state *daemon, const char *resource, struct error *error);
 
 /* The nearest to a word among the members `key` of the objects, or NULL. */

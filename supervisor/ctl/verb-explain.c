@@ -8,6 +8,7 @@
 #include "common/json-read.h"
 #include "common/text.h"
 #include "configuration/config.h"
+#include "configuration/shared-names.h"
 #include "drivers/host/sysfs.h"
 #include "supervisor/ctl/show-usage.h"
 #include "supervisor/ctl/show.h"
@@ -286,15 +287,95 @@ static void explain_ports(const char *root)
 	}
 }
 
-/* The daemon finds no device there, and cannot know which ones are expected. */
-static void explain_missing_functions(const json_t *resource, const char *config_file)
+/* --- names that other resources use, too --- */
+
+static const json_t *find_resource(const struct daemon_state *daemon, const char *name)
 {
+	const json_t *resource;
+	size_t i;
+
+	json_array_foreach(daemon->all, i,
+		resource) if (streq(text_of(resource, "name"), name)) return resource;
+	return NULL;
+}
+
+static bool same_container(const json_t *a, const json_t *b)
+{
+	static const char *const members[] = { "namespace", "pod", "container" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+		if (!streq(text_of(a, members[i]), text_of(b, members[i])))
+			return false;
+	return true;
+}
+
+/* The first container that uses a device of the resource and passes the test, or NULL. */
+static const json_t *find_container(const json_t *resource,
+	bool (*test)(const json_t *container, const void *userdata), const void *userdata)
+{
+	const json_t *device, *container;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(resource, "devices"), i, device)
+	{
+		json_array_foreach(json_object_get(device, "pods"), k, container)
+		{
+			if (test(container, userdata))
+				return container;
+		}
+	}
+	return NULL;
+}
+
+static bool is_container(const json_t *container, const void *userdata)
+{
+	return same_container(container, userdata);
+}
+
+static bool also_uses(const json_t *container, const void *userdata)
+{
+	return find_container(userdata, is_container, container);
+}
+
+struct explanation {
+	const struct daemon_state *daemon;
+	const json_t *resource;
+};
+
+static void on_shared_name(const struct shared_name *shared, void *userdata)
+{
+	const struct explanation *explanation = userdata;
+	const char *name = text_of(explanation->resource, "name");
+	bool later = streq(name, shared->declaration->name);
+	const char *other = (later ? shared->other : shared->declaration)->name;
+	const json_t *container;
+
+	if (!later && !streq(name, shared->other->name))
+		return;
+	print_wrapped(0,
+		"Note: %s also uses the %s %s. A container with devices of both gets only one of the two: choose another in container.",
+		other, shared->kind, shared->name);
+	container = find_container(
+		find_resource(explanation->daemon, other), also_uses, explanation->resource);
+	if (container)
+		print_wrapped(0, "Container %s/%s/%s has devices of both.",
+			text_of(container, "namespace"), text_of(container, "pod"),
+			text_of(container, "container"));
+}
+
+/* What only the configuration shows: names that other resources use, too, and, without a device,
+ * which ones could be expected. */
+static void explain_configuration(
+	const struct daemon_state *daemon, const json_t *resource, const char *config_file)
+{
+	struct explanation explanation = { .daemon = daemon, .resource = resource };
 	_cleanup_report_ struct report report = { 0 };
 	_cleanup_config_ struct config *config = NULL;
 
-	if (streq(text_of(resource, "driver"), "net") &&
-		integer_of(resource, "devices_total") == 0 &&
-		config_load(config_file ?: DEFAULT_CONFIG_FILE, &report, &config) >= 0)
+	if (config_load(config_file ?: DEFAULT_CONFIG_FILE, &report, &config) < 0)
+		return;
+	(void)shared_names_find(config, on_shared_name, &explanation);
+	if (streq(text_of(resource, "driver"), "net") && integer_of(resource, "devices_total") == 0)
 		explain_ports(streq(config->host_root, "/") ? "" : config->host_root);
 }
 
@@ -322,7 +403,7 @@ int show_explanation(const struct daemon_state *daemon, const struct command_lin
 	if (is_of_dra(resource))
 		show_dra(daemon, "");
 	explain_failures(json_object_get(resource, "failures"));
-	explain_missing_functions(resource, line->config_file);
+	explain_configuration(daemon, resource, line->config_file);
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		explain_claims(resource, json_array_get(devices, i));
 	for (size_t i = 0; i < json_array_size(devices); i++)

@@ -6,6 +6,7 @@
  */
 #include "common/json-read.h"
 #include "configuration/config.h"
+#include "drivers/host/sysroot.h"
 #include "drivers/model/suggest.h"
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/try-out.h"
@@ -77,7 +78,37 @@ static void print_pairs(const char *what, json_t *pairs)
 		printf("  %-11s%s=%s\n", what, name, json_string_value(value));
 }
 
-static void print_answer(const json_t *result)
+/* Whether CRI-O refuses the device in a privileged container: it would get another path there, and
+ * the host has that path, too (internal/factory/container/device_linux.go). */
+static bool is_refused_by_crio(const json_t *device, const char *root)
+{
+	const char *path = text_of(device, "container_path");
+	struct stat st;
+
+	return !streq(path, text_of(device, "host_path")) && sysroot_stat(root, path, &st) >= 0;
+}
+
+static void print_devices_of(const json_t *answer, const char *root)
+{
+	const json_t *device;
+	bool any = false;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "devices"), i, device)
+	{
+		bool refused = is_refused_by_crio(device, root);
+
+		(void)printf("  %-11s%s %s (%s)%s\n", "device", text_of(device, "container_path"),
+			text_of(device, "permissions"), text_of(device, "host_path"),
+			refused ? " *" : "");
+		any = any || refused;
+	}
+	if (any)
+		(void)puts(
+			"  * CRI-O refuses this path in a privileged container, because the host has it, too. cdi_spec avoids that.");
+}
+
+static void print_answer(const json_t *result, const char *root)
 {
 	const json_t *answer = json_object_get(result, "answer"), *item;
 	size_t i;
@@ -88,9 +119,7 @@ static void print_answer(const json_t *result)
 	json_array_foreach(json_object_get(result, "ids"), i, item)(void)
 		printf("%s %s", i > 0 ? "," : "", json_string_value(item));
 	(void)puts(" gets:");
-	json_array_foreach(json_object_get(answer, "devices"), i, item)(void)
-		printf("  %-11s%s %s (%s)\n", "device", text_of(item, "container_path"),
-			text_of(item, "permissions"), text_of(item, "host_path"));
+	print_devices_of(answer, root);
 	json_array_foreach(json_object_get(answer, "mounts"), i, item)(void)
 		printf("  %-11s%s %s (%s)\n", "mount", text_of(item, "container_path"),
 			json_is_true(json_object_get(item, "read_only")) ? "ro" : "rw",
@@ -115,6 +144,7 @@ int command_preview(const struct command_line *line)
 	const struct resource_config *resource;
 	const struct declaration *declaration;
 	struct error error = { 0 };
+	const char *root;
 	json_t *result;
 
 	if (config_load(file, &report, &config) < 0) {
@@ -131,8 +161,8 @@ int command_preview(const struct command_line *line)
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	if (try_out(declaration, line->root ?: declaration_root(declaration), line->reason,
-		    line->allocate, &result, &error) < 0) {
+	root = line->root ?: declaration_root(declaration);
+	if (try_out(declaration, root, line->reason, line->allocate, &result, &error) < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
@@ -142,7 +172,7 @@ int command_preview(const struct command_line *line)
 		print_devices(result, declaration->health.count > 0);
 		if (declaration->health.count > 0)
 			(void)puts("The probes of the resource were not run.");
-		print_answer(result);
+		print_answer(result, root);
 	}
 	json_decref(result);
 	return fflush(stdout) != 0 || ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -62,6 +62,15 @@ class Preview(ToolTest):
         self.assertRegex(answer.stderr, r"devplugd\.conf:\d+: ")
 
 
+    def test_preview_marks_what_crio_refuses(self):
+        """In a privileged container, a device whose path in the container is also one of the host's."""
+        entry = '{ name = "vendor.example/%s"; driver = "path"; match = ( { path = "/dev/zero"; as = "%s"; } ); overlap = true; }'
+        self.node.configure(entry % ("a", "/dev/null"), entry % ("b", "/dev/no-such-node"), entry % ("c", "/dev/zero"))
+        for name, path, mark in (("a", "/dev/null", True), ("b", "/dev/no-such-node", False), ("c", "/dev/zero", False)):
+            answer = self.ctl("preview", f"vendor.example/{name}").stdout
+            self.assertIn(f"{path} rw (/dev/zero){' *' if mark else ''}\n", answer)
+            self.assertEqual("CRI-O refuses" in answer, mark)
+
     def identity_in_preview(self, more="", *options):
         """User id, kind of seccomp and no-new-privileges of a program that preview runs."""
         file = self.node.path("identity")

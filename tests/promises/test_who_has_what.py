@@ -142,6 +142,24 @@ class WhoHasWhat(ToolTest):
         self.assertNotIn(f"Device {runs} is booked", said)
         self.assertIn(f"Device {ended} is booked for container before of the pod with the UID {uid['ended']}", said)
 
+    def test_name_that_two_resources_use(self):
+        """A container with devices of both gets one of the two variables; explain names the container."""
+        env = 'container = { env = ( "FPGA=${id}" ); };'
+        self.begin(static("a", 2, env), static("b", 2, env), static("c", 1))
+
+        def explain(name):
+            return " ".join(self.ctl("explain", f"vendor.example/{name}").stdout.split())
+
+        self.node.pod("p1", a=1)
+        self.node.pod("p2", b=1)
+        until(lambda: "default/p1/main" in str(self.holders("a")), "the holder to be known")
+        for name, other in (("a", "b"), ("b", "a")):
+            self.assertIn(f"Note: vendor.example/{other} also uses the variable FPGA.", explain(name))
+            self.assertNotIn("has devices of both", explain(name))
+        self.assertNotIn("also uses", explain("c"))
+        self.node.pod("p3", a=1, b=1)
+        until(lambda: "Container default/p3/main has devices of both." in explain("a"), "the container to be named")
+
     def test_one_device_for_two_pods(self):
         """As kubelets up to 1.37 may assign it; the answer is made by hand."""
         self.begin(static("a", 2))

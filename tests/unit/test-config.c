@@ -372,6 +372,7 @@ static void test_bounds(void **state)
 		ONE("share = { replicas = 5L; };"),
 		ONE("user = \"1000\";"),
 		"\xef\xbb\xbf# a byte order mark\nlog_level = \"info\";",
+		"# a file from Windows\r\nlog_level = \"info\";\r\nresources = (\r\n);\r\n",
 		"/* a comment with \" and ( */ log_level /* here */ = \"info\" // 99999999999\n",
 	};
 

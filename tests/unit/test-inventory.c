@@ -145,6 +145,24 @@ static void test_replicas(void **state)
 		assert_int_equal(snapshot_find(snapshot, wrong[i], &unit, &replica), -ENOENT);
 }
 
+/* A node that many pods share is removed, and is back. */
+static void test_shared_node_is_removed(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *after = NULL;
+	char buffer[OFFERED_ID_MAX + 1];
+
+	host_mknod("/dev/kvm");
+	start("preset = \"kvm\"; share = { replicas = 81920; };");
+	assert_string_equal(seen(), "kvm ");
+	host_remove("/dev/kvm");
+	RUN_UNTIL(streq(seen(), "kvm? "));
+	host_mknod("/dev/kvm");
+	RUN_UNTIL(streq(seen(), "kvm "));
+	after = inventory_snapshot(inventory);
+	assert_int_equal(after->units[0].replicas, 81920);
+	assert_string_equal(snapshot_offered_id(after, 0, 81919, buffer), "kvm#81919");
+}
+
 static void test_unshared_ids(void **state)
 {
 	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
@@ -336,6 +354,7 @@ int main(void)
 		TEST(test_exclusion_and_topology),
 		TEST(test_replicas),
 		TEST(test_unshared_ids),
+		TEST(test_shared_node_is_removed),
 		TEST(test_coalescing),
 		TEST(test_removed_before_answer),
 		TEST(test_scan_on_request),

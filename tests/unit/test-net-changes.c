@@ -255,6 +255,25 @@ static void test_rescan(void **state)
 	assert_string_equal(seen(), "0000:3b:02.0 vcan0 vcan1 ");
 }
 
+/* The administrator writes sriov_numvfs again while a pod has one of the functions. */
+static void test_functions_are_made_again(void **state)
+{
+	start(NET "( { role = \"vf\"; driver = \"iavf\"; } );");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 ");
+	allocate("0000:3b:02.0");
+	for (unsigned i = 0; i < 2; i++) {
+		host_remove(made("/sys/bus/pci/devices/0000:3b:02.%u", i));
+		host_rename(made(BRIDGE "/0000:3b:02.%u", i), made(BRIDGE "/removed%u", i));
+	}
+	RUN_UNTIL(streq(seen(), "0000:3b:02.0? 0000:3b:02.1? "));
+	for (unsigned i = 0; i < 2; i++) {
+		host_rename(made(BRIDGE "/removed%u", i), made(BRIDGE "/0000:3b:02.%u", i));
+		host_symlink(made("../../../devices/pci0000:3a/0000:3a:00.0/0000:3b:02.%u", i),
+			made("/sys/bus/pci/devices/0000:3b:02.%u", i));
+	}
+	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1 "));
+}
+
 static void test_hotplug(void **state)
 {
 	start(NET "( { vendor = 0x8086; role = \"vf\"; } );");
@@ -440,6 +459,8 @@ int main(void)
 			test_assigned_is_saved, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_rescan, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_hotplug, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_functions_are_made_again, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_link, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_udev_renames, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_default_route, net_setup, inventory_teardown),

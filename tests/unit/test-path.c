@@ -42,6 +42,27 @@ static void test_ids(void **state)
 	assert_string_equal(scan.devices[0]->id, id);
 }
 
+/* Names that hardware and people choose. Each has an id of its own, which the kubelet accepts. */
+static void test_odd_names(void **state)
+{
+	static const char *const names[] = { "/dev/a:b", "/dev/a%b", "/dev/a b", "/dev/a-b",
+		"/dev/a%20b" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		host_mknod(names[i]);
+	list_entries("path", "\"/dev/a*\"");
+	assert_int_equal(scan.n_devices, ARRAY_SIZE(names));
+	assert_int_equal(scan.notes.count, 0);
+	for (size_t i = 0; i < scan.n_devices; i++) {
+		char id[DEVICE_ID_MAX + 1];
+
+		device_id_make(scan.devices[i]->id, id);
+		assert_string_equal(scan.devices[i]->id, id);
+		for (size_t k = 0; k < i; k++)
+			assert_string_not_equal(scan.devices[i]->id, scan.devices[k]->id);
+	}
+}
+
 static void test_same_id_twice(void **state)
 {
 	host_mknod("/dev/a0");
@@ -449,6 +470,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_ids),
+		TEST(test_odd_names),
 		TEST(test_same_id_twice),
 		TEST(test_kinds),
 		TEST(test_device_nodes),

@@ -302,10 +302,10 @@ static int read_function(struct rdma_scan *rdma, const char *name, struct net_fu
 		return r;
 	r = net_function_read(&rdma->reader,
 		form_is_pci_address(parent) ? FUNCTION_PCI : FUNCTION_AUXILIARY, parent, function);
-	if (r == -EBUSY)
-		scan_note(rdma->scan,
-			"%s is left out: the kernel has locked the network interfaces of its physical function",
-			parent);
+	if (r == -EBUSY) {
+		scan_note(rdma->scan, "%s is left out: " FUNCTION_LOCKED, parent);
+		scan_leave_out(rdma->scan, parent, FUNCTION_LOCKED);
+	}
 	return r;
 }
 

@@ -29,6 +29,15 @@ static const struct device *chosen_device(const struct build *build, size_t inde
 	return unit->excluded ?: unit->device;
 }
 
+static const char *remedy_of(const struct build *build, const struct snapshot_unit *unit)
+{
+	if (unit->present)
+		return "repair it or drain the pod to another node";
+	if (build->declaration->driver->runs_programs)
+		return "correct its program or drain the pod to another node";
+	return "create the pod again to get another device";
+}
+
 static int check_unit(struct build *build, const char *id, struct chosen *ret)
 {
 	const char *name = build->declaration->name;
@@ -51,12 +60,8 @@ static int check_unit(struct build *build, const char *id, struct chosen *ret)
 			"device \"%s\" of %s is in use by %s: it is free when that pod has ended; create this pod again to get another device",
 			id, name, declaration_other_way(build->declaration));
 	if (!unit->healthy && !(unit->present && build->in_use))
-		return error_set(build->error, -EIO,
-			"device \"%s\" of %s is unhealthy: %s; %s or drain the pod to another node",
-			unit->device->id, name, unit->reason,
-			unit->present                                       ? "repair it"
-				: build->declaration->driver->runs_programs ? "correct its program"
-									    : "plug it in again");
+		return error_set(build->error, -EIO, "device \"%s\" of %s is unhealthy: %s; %s",
+			unit->device->id, name, unit->reason, remedy_of(build, unit));
 	*ret = chosen;
 	return 0;
 }

@@ -45,6 +45,7 @@ struct scan {
 	struct tally *exclusions; /* of all entries of `match` in `exclude`, in their order */
 	size_t n_exclusions;
 	bool exclusion_locked; /* what a condition of `exclude` is about */
+	struct left_out left_out;
 	struct measurements measurements;
 };
 

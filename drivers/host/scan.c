@@ -207,7 +207,13 @@ static struct tally *get_tally(
 
 struct tally *scan_tally(struct scan *scan, size_t entry, const struct conditions *conditions)
 {
-	return get_tally(&scan->tallies, &scan->n_tallies, entry, conditions);
+	struct tally *tally = get_tally(&scan->tallies, &scan->n_tallies, entry, conditions);
+
+	if (tally) {
+		tally->entry = entry;
+		tally->left_out = &scan->left_out;
+	}
+	return tally;
 }
 
 /* Whether the entry, or one of its parts, leaves the candidate out. */
@@ -244,6 +250,8 @@ int scan_excludes(struct scan *scan, const struct declaration *declaration,
 
 			if (r < 0)
 				return r;
+			if (r > 0)
+				scan_leave_out(scan, name, "exclude[%zu] leaves it out", i);
 			excluded = excluded || r > 0;
 		}
 	}
@@ -264,6 +272,19 @@ void scan_hint(struct scan *scan, size_t entry, const char *format, ...)
 	va_start(ap, format);
 	(void)vsnprintf(tally->hint, sizeof(tally->hint), format, ap);
 	va_end(ap);
+}
+
+void scan_leave_out(struct scan *scan, const char *name, const char *format, ...)
+{
+	char text[DEVICE_PROBLEM_MAX];
+	va_list ap;
+
+	if (!left_out_wants(&scan->left_out, name, LEFT_OUT_SURE))
+		return;
+	va_start(ap, format);
+	(void)vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	left_out_add(&scan->left_out, name, LEFT_OUT_SURE, "%s", text);
 }
 
 static int compare_devices(const void *a, const void *b)
@@ -295,6 +316,7 @@ void scan_done(struct scan *scan)
 	strings_done(&scan->explanations);
 	free(scan->tallies);
 	free(scan->exclusions);
+	left_out_done(&scan->left_out);
 	free(scan->measurements.items);
 	*scan = (struct scan){ 0 };
 }

@@ -91,6 +91,11 @@ int scan_excludes(struct scan *scan, const struct declaration *declaration,
  */
 _printf_(3, 4) void scan_hint(struct scan *scan, size_t entry, const char *format, ...);
 
+/* Adds the reason why hardware is left out although it is there, as a clause: shown if it was
+ * listed until now. `name` is the last part of its directory in /sys. Refusals of conditions_hold()
+ * are added by that function. */
+_printf_(3, 4) void scan_leave_out(struct scan *scan, const char *name, const char *format, ...);
+
 /* Adds an explanation of what the configuration does not find. It is logged as a notice, unlike a
  * problem, and a caller that tries out what it does not know (devplugctl discover) ignores it. */
 _printf_(2, 3) void scan_explain(struct scan *scan, const char *format, ...);

@@ -22,15 +22,13 @@ const char *unit_cause_name(enum unit_cause cause)
 	return names[cause];
 }
 
-/* Only a program knows whether a device that it left out has disappeared. Returns 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 static int gone_reason(const struct unit *unit, char **ret)
 {
-	const struct device *device = unit->device;
-
-	if (unit->list->declaration->driver->runs_programs)
-		return format_text(ret, "%s is not listed any more", device->id);
-	return format_text(ret, "%s has disappeared",
-		device->n_nodes > 0 ? device->nodes[0].host : device->id);
+	if (unit->loss)
+		return format_text(ret, "%s", unit->loss);
+	return format_text(ret, "%s is not listed any more: it was removed, or no longer matches",
+		unit->device->id);
 }
 
 static int claimed_reason(const struct unit *unit, char **ret)

@@ -183,7 +183,11 @@ static int scan_now(struct inventory *inventory, struct error *error)
 
 	inventory->scan_at = USEC_INFINITY;
 	pace_begin(&inventory->scanning);
-	r = list_devices(inventory->declaration, &scan, error);
+	r = unit_list_expect(&inventory->list, &scan);
+	if (r >= 0)
+		r = list_devices(inventory->declaration, &scan, error);
+	else
+		(void)error_set(error, r, "out of memory");
 	refusals = sysfs_locked_refusals() - refusals;
 	if (refusals > 0)
 		scan_incomplete(&scan);

@@ -26,6 +26,7 @@ struct unit {
 	bool awaits_owner, has_owner; /* see inventory_await_owners(); the answer has arrived */
 	bool owner_released;          /* released by its owner: ours, if the next scan finds it */
 	bool present;                 /* the last scan found it, or it is away */
+	char *loss;                   /* what the scan found that did not find it; NULL: unknown */
 	bool away;                    /* moved out of the host's view into its container */
 	uint64_t gone_since;          /* CLOCK_MONOTONIC microseconds; while no scan finds it */
 	bool healthy;

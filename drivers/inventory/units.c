@@ -204,7 +204,7 @@ static bool is_away(const struct unit *unit, const char *root)
 }
 
 /* Brings an old unit up to date. Returns whether anything changed. */
-static bool apply(const struct pair_of *pair, const char *root, size_t index)
+static bool apply(const struct pair_of *pair, const struct scan *scan, size_t index)
 {
 	struct unit *unit = pair->unit;
 	bool changed = false, was_away;
@@ -220,9 +220,13 @@ static bool apply(const struct pair_of *pair, const char *root, size_t index)
 		}
 	}
 	was_away = unit->away;
-	unit->away = !pair->device && is_away(unit, root);
+	unit->away = !pair->device && is_away(unit, scan->root);
 	if (unit->present && !was_away && !pair->device)
 		unit->gone_since = now_usec(CLOCK_MONOTONIC);
+	if (pair->device || unit->away)
+		unit_forget_loss(unit);
+	else if (unit->present)
+		unit_describe_loss(unit, scan);
 	unit->present = pair->device || unit->away;
 	changed = changed || unit->away != was_away;
 	/* Where memory is short the unit is as it was; the next scan tries again. */
@@ -278,7 +282,7 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 	changed = forget_gone(list, scan, drop) > 0;
 	for (size_t i = 0; i < (size_t)n; i++) {
 		units[i] = pairs[i].unit;
-		changed = (pairs[i].is_new || apply(&pairs[i], scan->root, i)) || changed;
+		changed = (pairs[i].is_new || apply(&pairs[i], scan, i)) || changed;
 	}
 	free(list->units);
 	list->units = units;
@@ -313,6 +317,7 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 		(*unit)->present = old->present;
 		(*unit)->away = old->away;
 		(*unit)->gone_since = old->gone_since;
+		(*unit)->loss = old->loss ? strdup(old->loss) : NULL;
 		if ((*unit)->health && !old->present)
 			(void)health_unit_update((*unit)->health, NULL, list->n_units - 1);
 		r = unit_evaluate(*unit);

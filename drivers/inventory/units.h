@@ -26,6 +26,14 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
  * had just found them. Returns 0 or -ENOMEM. */
 int unit_list_restore_assigned(struct unit_list *list);
 
+/* Has the scan keep the reasons for which it leaves out devices that are listed. Returns 0 or
+ * -ENOMEM. */
+int unit_list_expect(const struct unit_list *list, struct scan *scan);
+
+/* Sets the reason why the scan did not list the device of the unit, as far as that is known. */
+void unit_describe_loss(struct unit *unit, const struct scan *scan);
+void unit_forget_loss(struct unit *unit);
+
 /* Merges a complete scan. Returns 1 if that changed anything, 0 if not, -E2BIG if the list would
  * not fit the kubelet's limit, -ENOSPC for more than CLAIMS_MAX claims, or -ENOMEM; on failure the
  * list stays as it was. */

@@ -202,6 +202,20 @@ static int test_all(struct run *run)
 	return answer;
 }
 
+/* The condition that refuses a listed device last is most likely the one that has changed. */
+static void leave_out(const struct tally *tally, const struct run *run, const char *name)
+{
+	const struct condition *condition = &run->conditions->items[run->refused_by];
+	unsigned rank = (unsigned)run->refused_by + 1;
+	char found[CONDITION_FOUND_MAX];
+
+	if (!left_out_wants(tally->left_out, name, rank))
+		return;
+	describe_found(condition, run->entry, run->candidate, false, found);
+	left_out_add(tally->left_out, name, rank, "\"%s\" of match[%zu] refuses it, because it %s",
+		condition->key, tally->entry, found);
+}
+
 static void count(const struct run *run, bool matched, const char *name, struct tally *tally)
 {
 	if (!tally)
@@ -212,6 +226,8 @@ static void count(const struct run *run, bool matched, const char *name, struct 
 	else
 		refuse(&tally->refusals[run->refused_by], &run->conditions->items[run->refused_by],
 			run->entry, run->candidate, name);
+	if (!matched)
+		leave_out(tally, run, name);
 }
 
 int conditions_hold(const struct conditions *conditions, const void *entry, void *candidate,

@@ -8,6 +8,7 @@
  * so that devplugd can explain an entry that finds nothing.
  */
 
+#include "drivers/model/left-out.h"
 #include "drivers/model/option.h"
 
 enum condition_kind {
@@ -70,6 +71,8 @@ struct tally {
 	unsigned candidates, matched;
 	char part[32]; /* of the entry, ".devices[1]"; empty: the whole entry */
 	char hint[2 * CONDITION_FOUND_MAX]; /* why there is no candidate; empty: not known */
+	size_t entry;
+	struct left_out *left_out; /* gets the refusals of listed devices; NULL: nothing does */
 	struct refusal {
 		unsigned count; /* of candidates that this condition refused first */
 		bool near;      /* the example is one that nearly meets it */

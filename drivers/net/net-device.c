@@ -144,7 +144,8 @@ int net_add_function(const struct net_match *match, const struct net_function *f
 	if (r < 0)
 		return r == -EEXIST ? 0 : r;
 	info = json_pack("{s:{s:s}}", "generic", "deviceID", id);
-	r = info ? net_function_describe(scan_root(scan), function, &match->function, device) : -ENOMEM;
+	r = info ? net_function_describe(scan_root(scan), function, &match->function, device)
+		 : -ENOMEM;
 	if (r >= 0)
 		r = set_problem(function, device);
 	if (r >= 0 && match->rdma)

@@ -109,19 +109,19 @@ void function_match_check(const struct function_match *match, struct report *rep
 	}
 /* clang-format on */
 
-#define FUNCTION_VARIABLES                                                                       \
-	{ "interface",                                                                           \
-		"Name of the interface, empty while it is in a container. A function with "      \
-		"several has those that `interface` matches, separated by commas." },            \
-		{ "driver", "Driver that the device is bound to, empty if none." },              \
-		{ "pf", "PCI address of the physical function, empty if there is none." },       \
-		{ "pf_interface",                                                                \
-			"Interface of the physical function, empty if it is not on the host. "   \
-			"If it has several, those that `pf` matches, separated by commas." },    \
-		{ "vf", "Number of the virtual function, empty if it is not one." },             \
-		{ "sf", "Number of the sub-function, empty if it is not one." },                 \
-	{                                                                                        \
-		"rdma", "Name of the RDMA device, empty if it has none on the host."             \
+#define FUNCTION_VARIABLES                                                                     \
+	{ "interface",                                                                         \
+		"Name of the interface, empty while it is in a container. A function with "    \
+		"several has those that `interface` matches, separated by commas." },          \
+		{ "driver", "Driver that the device is bound to, empty if none." },            \
+		{ "pf", "PCI address of the physical function, empty if there is none." },     \
+		{ "pf_interface",                                                              \
+			"Interface of the physical function, empty if it is not on the host. " \
+			"If it has several, those that `pf` matches, separated by commas." },  \
+		{ "vf", "Number of the virtual function, empty if it is not one." },           \
+		{ "sf", "Number of the sub-function, empty if it is not one." },               \
+	{                                                                                      \
+		"rdma", "Name of the RDMA device, empty if it has none on the host."           \
 	}
 
 /* One function as the host shows it. */
@@ -162,6 +162,9 @@ void function_reader_done(struct function_reader *reader);
  * network function, -ENOMEM, or the error of reading it (it may have been removed). */
 int net_function_read(struct function_reader *reader, const char *bus, const char *name,
 	struct net_function *ret);
+
+/* Why a function cannot be read now. */
+#define FUNCTION_LOCKED "the kernel has locked the network interfaces of its physical function"
 
 /* The conditions of function_match, at the beginning of an entry's structure, on a net_function at
  * the beginning of a candidate's; all but `kind`. */
@@ -210,8 +213,8 @@ void function_found_kind(const void *entry, const void *candidate, char *ret_fou
 bool function_match_sees_interfaces(const struct function_match *match);
 
 /* Sets on a device the values of its function: sysfs_describe(), and the variables of
- * FUNCTION_VARIABLES, empty where there is none. Of several interfaces, those that the entry
- * matched. Returns 0 or negative errno. */
+ * FUNCTION_VARIABLES, empty where there is none. Several interfaces are those that the
+ * entry matched. Returns 0 or negative errno. */
 int net_function_describe(const char *root, const struct net_function *function,
 	const struct function_match *match, struct device *device);
 

@@ -174,10 +174,12 @@ static bool is_spared(
 	const char *reason = net_uplink_reason(
 		scan_root(net->scan), &net->uplinks, interface, match->default_route);
 
-	if (reason)
-		scan_note(net->scan, "\"%s\" is left out, because the host needs interface %s: %s",
-			id, interface, reason);
-	return !reason;
+	if (!reason)
+		return true;
+	scan_note(net->scan, "\"%s\" is left out, because the host needs interface %s: %s", id,
+		interface, reason);
+	scan_leave_out(net->scan, id, "the host needs interface %s: %s", interface, reason);
+	return false;
 }
 
 /* Whether the host needs none of the interfaces. */
@@ -302,10 +304,10 @@ static int list_function(struct net_scan *net, enum net_type type, const char *b
 	int r;
 
 	r = net_function_read(reader, bus, name, &function);
-	if (r == -EBUSY)
-		scan_note(net->scan,
-			"%s is left out: the kernel has locked the network interfaces of its physical function",
-			name);
+	if (r == -EBUSY) {
+		scan_note(net->scan, "%s is left out: " FUNCTION_LOCKED, name);
+		scan_leave_out(net->scan, name, FUNCTION_LOCKED);
+	}
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
 	r = find_match(net, type, &function, name, &match);

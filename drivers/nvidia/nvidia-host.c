@@ -201,15 +201,25 @@ static int read_gpus(struct scan *scan, struct nvidia_host *host, struct error *
 #define VENDOR       0x10de
 #define CLASS_SCREEN 0x03
 
-/* The driver that an NVIDIA GPU on the bus is bound to. Returns whether there is such a GPU. */
+static void leave_out(struct scan *scan, const char *address, const char *driver)
+{
+	if (streq(driver, "nvidia"))
+		scan_leave_out(scan, address, "the driver nvidia does not list it");
+	else
+		scan_leave_out(scan, address, "it is bound to %s, not to nvidia", driver);
+}
+
+/* The driver that the first NVIDIA GPU on the bus is bound to. Returns whether there is such a GPU.
+ */
 static bool find_unknown(struct scan *scan, char *ret_address, char ret_driver[static NAME_MAX + 1])
 {
 	_cleanup_strings_ struct strings addresses = { 0 };
 	const char *root = scan_root(scan);
+	bool found = false;
 
 	(void)sysfs_list(root, PCI_DEVICES, &addresses);
 	for (size_t i = 0; i < addresses.count; i++) {
-		char directory[sizeof(PCI_DEVICES) + PCI_ADDRESS_SIZE];
+		char directory[sizeof(PCI_DEVICES) + PCI_ADDRESS_SIZE], driver[NAME_MAX + 1];
 		int64_t vendor, class;
 
 		(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%.*s",
@@ -218,12 +228,16 @@ static bool find_unknown(struct scan *scan, char *ret_address, char ret_driver[s
 			sysfs_read_number(root, directory, "class", &class) < 0 ||
 			class >> 16 != CLASS_SCREEN)
 			continue;
+		if (sysfs_read_link(root, directory, "driver", driver) < 0)
+			(void)strcpy(driver, "no driver");
+		leave_out(scan, addresses.items[i], driver);
+		if (found)
+			continue;
+		found = true;
 		(void)stpcpy(ret_address, strrchr(directory, '/') + 1);
-		if (sysfs_read_link(root, directory, "driver", ret_driver) < 0)
-			(void)strcpy(ret_driver, "no driver");
-		return true;
+		(void)strcpy(ret_driver, driver);
 	}
-	return false;
+	return found;
 }
 
 void nvidia_explain_none(const struct declaration *declaration, struct scan *scan)

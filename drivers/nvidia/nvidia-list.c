@@ -583,8 +583,11 @@ static int add_wanted(struct entry *entry, struct nvidia_gpu *gpu)
 		conditions_hold(&nvidia_conditions, entry->match, &candidate, gpu->address,
 			scan_tally(entry->scan, entry->number, &nvidia_conditions)) == 0)
 		return 0;
-	if (gpu->n_instances > 0)
+	if (gpu->n_instances > 0) {
+		scan_leave_out(entry->scan, gpu->address,
+			"it has MIG instances, which are listed instead");
 		return add_instances(entry, gpu);
+	}
 	return gpu->device ? 0 : add_gpu(entry, gpu);
 }
 

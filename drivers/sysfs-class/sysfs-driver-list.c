@@ -101,6 +101,8 @@ static int add_member(
 	if (r == -EBUSY) {
 		scan_note(candidates->scan,
 			"%s is left out: the kernel has locked what its id is made of", directory);
+		scan_leave_out(candidates->scan, strrchr(directory, '/') + 1,
+			"the kernel has locked what its id is made of");
 		return 0;
 	}
 	if (r >= 0)

@@ -362,7 +362,9 @@ static struct tally *begin_tally(struct scan *scan, const struct usb_match *matc
 
 	if (!tally)
 		return NULL;
-	*tally = (struct tally){ .conditions = conditions };
+	*tally = (struct tally){
+		.conditions = conditions, .entry = tally->entry, .left_out = tally->left_out
+	};
 	if (match->devices.count > 0)
 		(void)snprintf(tally->part, sizeof(tally->part), ".devices[%zu]", selector);
 	return tally;

@@ -224,7 +224,7 @@ class Nvidia(NvidiaHost, NodeTest):
         self.assertIn("the kernel driver is 535.54.03, but the libraries on the host are 550.90.07",
                       self.unhealthy()[uuid(0)])
         self.unload_driver()
-        until(lambda: all("has disappeared" in reason for reason in self.unhealthy().values()), "the GPUs to disappear")
+        until(lambda: all("is not listed any more" in reason for reason in self.unhealthy().values()), "the GPUs to disappear")
         self.load_driver("550.90.07")
         self.node.await_allocatable(gpu=self.GPUS)
         got, why = self.node.pod("new", gpu=self.GPUS - 1)

@@ -64,3 +64,16 @@ static inline bool is_present(const char *id)
 
 	return snapshot_find(snapshot, id, &unit, &replica) >= 0 && snapshot->units[unit].present;
 }
+
+/* The reason of a listed device that the last scan did not find; "" if it did. */
+static inline const char *loss_of(const char *id)
+{
+	static char text[512];
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	unsigned replica;
+	size_t unit;
+
+	assert_int_equal(snapshot_find(snapshot, id, &unit, &replica), 0);
+	(void)snprintf(text, sizeof(text), "%s", snapshot->units[unit].reason ?: "");
+	return snapshot->units[unit].present ? "" : text;
+}

@@ -99,8 +99,8 @@ static void test_removed(void **state)
 		"device \"tty1\" of vendor.example/unit needs /dev/tty1, which is missing");
 	run_for(300 * USEC_PER_MSEC);
 	expect_error("tty0 tty1", -EIO,
-		"device \"tty1\" of vendor.example/unit is unhealthy: /dev/tty1 has disappeared; plug it in "
-		"again or drain the pod to another node");
+		"device \"tty1\" of vendor.example/unit is unhealthy: /dev/tty1 has disappeared; create "
+		"the pod again to get another device");
 	expect("tty0", "node /dev/tty0 /dev/tty0 rw\n");
 }
 

@@ -133,8 +133,10 @@ static void test_several_interfaces(void **state)
 	} cases[] = {
 		{ "pf = \"ens785f0d1\"", "ens785f0v1,ens785f0v1d1", "ens785f0d1" },
 		{ "pf = \"ens785f0\"", "ens785f0v1,ens785f0v1d1", "ens785f0" },
-		{ "pf = \"ens785*\"; interface = \"*v1d1\"", "ens785f0v1d1", "ens785f0,ens785f0d1" },
-		{ "pf = \"0000:3b:00.0\"; interface = \"*v1\"", "ens785f0v1", "ens785f0,ens785f0d1" },
+		{ "pf = \"ens785*\"; interface = \"*v1d1\"", "ens785f0v1d1",
+			"ens785f0,ens785f0d1" },
+		{ "pf = \"0000:3b:00.0\"; interface = \"*v1\"", "ens785f0v1",
+			"ens785f0,ens785f0d1" },
 	};
 
 	plant_interface(BRIDGE "/0000:3b:00.0", "ens785f0d1", 1);

@@ -249,6 +249,9 @@ static void test_geometry_changes(void **state)
 		RUN_UNTIL(is_present(id));
 		/* Never both. */
 		assert_false(is_present(GPU_A));
+		assert_string_equal(loss_of(GPU_A),
+			GPU_A
+			" is not listed any more: it has MIG instances, which are listed instead");
 		assert_non_null(strstr(seen(), GPU_B " "));
 		remove_instance(0, gi, 0);
 		/* It may still be in MIG mode. */

@@ -9,7 +9,7 @@
 #include "configuration/config.h"
 
 /* Adds a warning for each program or user that does not exist, pattern that matches only itself,
- * pair of mounts at one path, name that two resources give to different things, probe of a file that
- * does not exist for any device, and kind of CDI that a file of another program has. Returns 0 or
- * -ENOMEM. */
+ * pair of mounts at one path, name that two resources give to different things, probe of a file
+ * that does not exist for any device, and kind of CDI that a file of another program has. Returns 0
+ * or -ENOMEM. */
 int config_warnings(const struct config *config, struct report *report);

@@ -125,7 +125,7 @@ static void test_nothing_in_use(void **state)
 	dra_credentials_load(&credentials);
 	assert_true(answer("", "a: ["));
 	assert_int_equal(credentials.loaded_at, 0);
-	assert_non_null(strstr(credentials.failure, "not valid YAML"));
+	assert_non_null(strstr(credentials.failure, "it cannot be read as YAML"));
 }
 
 /* Files of /sys are shorter than they claim to be, and some cannot be read although they can be

@@ -378,7 +378,7 @@ class Dra(DraTest):
         os.mkdir(self.node.path("other"))
         with open(self.node.path("other/other.json"), "w") as file:
             json.dump({"cdiVersion": "0.3.0", "kind": "vendor.example/other", "devices": [
-                {"name": name.partition("=")[2], "containerEdits": {}} for name in names]}, file)
+                {"name": name.partition("=")[2], "containerEdits": {"env": ["A=b"]}} for name in names]}, file)
         listed = ", ".join(f'"{name}"' for name in names)
         self.begin(f'{{ name = "vendor.example/gpu"; driver = "static"; match = ( {{ count = 2; }} ); serve = "dra"; '
                    f'container = {{ env = "GPU=${{ids:,}}"; cdi = ( {listed} ); '

@@ -27,6 +27,7 @@ static inline void list(const char *text)
 	struct error error;
 
 	scan_done(&scan);
+	inventory = inventory_free(inventory);
 	config = config_free(config);
 	config = declare(text);
 	scan.root = host_root;

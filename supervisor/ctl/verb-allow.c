@@ -113,15 +113,15 @@ static int add(const char *root, const char *directory, struct error *error)
  * know it. Returns it (malloc'ed), or NULL. */
 static char *find_unlinked_node(const char *root)
 {
-	_cleanup_free_ char *patterns[2] = { NULL, NULL };
+	_cleanup_free_ char *nodes_pattern = NULL, *caps_pattern = NULL;
 	char *found = NULL;
 	glob_t nodes = { 0 };
 
-	if (format_text(&patterns[0], "%s/dev/nvidia*", root) < 0 ||
-		format_text(&patterns[1], "%s/dev/nvidia-caps/*", root) < 0)
+	if (format_text(&nodes_pattern, "%s/dev/nvidia*", root) < 0 ||
+		format_text(&caps_pattern, "%s/dev/nvidia-caps/*", root) < 0)
 		return NULL;
-	(void)glob(patterns[0], 0, NULL, &nodes);
-	(void)glob(patterns[1], GLOB_APPEND, NULL, &nodes);
+	(void)glob(nodes_pattern, 0, NULL, &nodes);
+	(void)glob(caps_pattern, GLOB_APPEND, NULL, &nodes);
 	for (size_t i = 0; i < nodes.gl_pathc && !found; i++) {
 		_cleanup_free_ char *link = NULL;
 		struct stat st;

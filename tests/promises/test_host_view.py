@@ -120,6 +120,7 @@ class Allow(ToolTest):
         with open(path) as file:
             self.assertEqual(file.read(), '# Written by "devplugctl allow".\n[Service]\n' + "".join(
                 f"ExecStartPre=+/usr/bin/mkdir -p {directory}\nReadWritePaths=-{directory}\n" for directory in (registry, "/srv/cdi")))
+
     def test_nodes_that_systemd_does_not_know(self):
         """With some releases of runc, a reload of systemd takes them from containers."""
         os.makedirs(self.node.dir + "/dev/nvidia-caps")

@@ -86,7 +86,8 @@ class Json(ToolTest):
     def test_documents(self):
         socket = os.path.join(self.node.kubelet_state, "pod-resources/kubelet.sock")
         with open(self.node.path("e.json"), "w") as file:
-            json.dump({"kind": "vendor.example/e", "devices": [{"name": "f"}]}, file)
+            json.dump({"cdiVersion": "0.3.0", "kind": "vendor.example/e",
+                       "devices": [{"name": "f", "containerEdits": {"env": ["A=b"]}}]}, file)
         self.node.configure(
             static("a", 1, 'prestart = { command = "/bin/false"; };'),
             '{ name = "vendor.example/zero"; driver = "path"; match = "/dev/zero";'

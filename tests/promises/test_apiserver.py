@@ -165,16 +165,16 @@ class Program(unittest.TestCase):
         self.check(401, self.driver.ask("GET", SLICES))
         self.driver.headers = {}
         self.check(401, self.driver.ask("GET", SLICES))
-        stranger = Client(os.path.join(self.dir, "kubelet-node-a.kubeconfig"))
-        stranger.context.check_hostname, stranger.context.verify_mode = False, ssl.CERT_NONE
+        unknown = Client(os.path.join(self.dir, "kubelet-node-a.kubeconfig"))
+        unknown.context.check_hostname, unknown.context.verify_mode = False, ssl.CERT_NONE
         other = tempfile.TemporaryDirectory(prefix="devplugd-test.")
         self.addCleanup(other.cleanup)
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
                         "/O=system:masters/CN=admin", "-keyout", other.name + "/key", "-out", other.name + "/crt"],
                        check=True, capture_output=True)
-        stranger.context.load_cert_chain(other.name + "/crt", other.name + "/key")
+        unknown.context.load_cert_chain(other.name + "/crt", other.name + "/key")
         with self.assertRaises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
-            stranger.ask("GET", SLICES)
+            unknown.ask("GET", SLICES)
 
     # --- objects
 

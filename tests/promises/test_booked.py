@@ -583,7 +583,7 @@ class Readmission(NodeTest):
         pass
 
     def restart_host(self):
-        """devplugd starts anew, too, and finds a checkpoint from before the host's start."""
+        """devplugd starts again, too, and finds a checkpoint from before the host's start."""
         self.assertEqual(self.node.stop(), 0)
         os.utime(self.checkpoint(), (1, 1))
         self.node.start()
@@ -640,7 +640,7 @@ class Readmission(NodeTest):
         self.assertNotIn("the kubelet offers", self.node.output())
 
     def test_P20_failed_device_after_a_boot(self):
-        """The checkpoint is older than the host's start: the first kubelet gets the truth, and pods start anew anyway."""
+        """The checkpoint is older than the host's start: the first kubelet gets the truth, and pods start again anyway."""
         self.before_kubelet = self.restart_host
         self.assertEqual(self.restart_kubelet(), "pod-rejected")
         self.assertEqual(self.listed()[self.device], "Unhealthy")

@@ -55,6 +55,21 @@ static inline const char *seen(void)
 	return seen_in(inventory);
 }
 
+/* Why the last list has a device as unhealthy; "" if it is healthy, "absent" if it is not listed.
+ * Valid until the next call. */
+static inline const char *reason_of(const char *id)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	static char text[1024];
+	unsigned replica;
+	size_t unit;
+
+	if (snapshot_find(snapshot, id, &unit, &replica) < 0)
+		return "absent";
+	(void)snprintf(text, sizeof(text), "%s", snapshot->units[unit].reason ?: "");
+	return text;
+}
+
 /* Whether the last scan found the device. */
 static inline bool is_present(const char *id)
 {

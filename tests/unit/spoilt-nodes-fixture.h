@@ -11,19 +11,6 @@
 #include "drivers/allocation/allocation.h"
 #include "drivers/host/sysroot.h"
 
-static inline const char *problem_of(const char *id)
-{
-	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
-	static char text[512];
-	unsigned replica;
-	size_t unit;
-
-	if (snapshot_find(snapshot, id, &unit, &replica) < 0)
-		return "absent";
-	(void)snprintf(text, sizeof(text), "%s", snapshot->units[unit].reason ?: "");
-	return text;
-}
-
 /* Whether a container would get the device, by a name or a message. */
 static inline bool is_allocated(const char *id, struct error *error)
 {
@@ -51,14 +38,14 @@ static inline void spoil_node(const char *id, const char *name, const char *node
 	host_rename(node, "/away/node");
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		others[i].make(node);
-		RUN_UNTIL(strstr(problem_of(id), others[i].phrase) && strstr(problem_of(id), name));
+		RUN_UNTIL(strstr(reason_of(id), others[i].phrase) && strstr(reason_of(id), name));
 		assert_false(is_allocated(id, &error));
 		host_remove(node);
-		RUN_UNTIL(strstr(problem_of(id), "is missing") ||
-			strstr(problem_of(id), "has disappeared"));
+		RUN_UNTIL(strstr(reason_of(id), "is missing") ||
+			strstr(reason_of(id), "has disappeared"));
 	}
 	host_rename("/away/node", node);
-	RUN_UNTIL(!*problem_of(id));
+	RUN_UNTIL(!*reason_of(id));
 	assert_true(is_allocated(id, &error));
 }
 
@@ -71,7 +58,7 @@ static inline void expect_nodes_matter(const char *text, const char *id, size_t 
 	size_t unit, n = 0;
 
 	start(text);
-	RUN_UNTIL(!*problem_of(id));
+	RUN_UNTIL(!*reason_of(id));
 	snapshot = inventory_snapshot(inventory);
 	assert_int_equal(snapshot_find(snapshot, id, &unit, &replica), 0);
 	device = snapshot->units[unit].device;

@@ -34,13 +34,6 @@ static bool saves_allocations(void)
 	return saved->allocations;
 }
 
-static const char *reason_of(const char *id)
-{
-	const struct snapshot_unit *unit = unit_of(id);
-
-	return unit ? unit->reason ?: "healthy" : "not listed";
-}
-
 /* The NUMA nodes that an id is listed with, as "0,1". */
 static const char *numa_of(const char *id)
 {
@@ -86,14 +79,14 @@ static void test_every_cause(void **state)
 	static const struct {
 		const char *text, *id, *reason;
 	} rows[] = {
-		{ UNITS, "unit-1", "healthy" },
+		{ UNITS, "unit-1", "" },
 		{ UNITS "exclude = \"unit-1\";", "unit-1", "excluded by the configuration" },
 		{ UNITS "share = { replicas = 2; }; exclude = \"unit-1\";", "unit-1#0",
 			"excluded by the configuration" },
 		{ "driver = \"static\"; match = ( { count = 1; } );", "unit-1", "not found" },
 		{ "driver = \"path\"; match = \"/dev/none*\";", "unit-1", "not found" },
 		{ UNITS "share = { replicas = 2; };", "unit-1", "because `share` has changed" },
-		{ UNITS "share = { replicas = 2; };", "unit-1#1", "healthy" },
+		{ UNITS "share = { replicas = 2; };", "unit-1#1", "" },
 		{ UNITS "share = { replicas = 2; };", "unit-1#2", "because `share` has changed" },
 		{ UNITS, "unit-1#0", "because `share` has changed" },
 		{ UNITS, "GPU-8a3f::4 of somebody's \xc3\xa4", "not found" },
@@ -111,14 +104,14 @@ static void test_every_cause(void **state)
 		assert_int_equal(
 			bookings_add(bookings, rows[i].id, BOOKED_IN_PLUGIN, nodes, 2, 0), 0);
 		assert_int_equal(inventory_set_booked(inventory, bookings, 0, 0), 1);
-		if (!strstr(reason_of(rows[i].id), rows[i].reason))
+		if (!strstr(reason_of(rows[i].id), rows[i].reason) ||
+			!*reason_of(rows[i].id) != !*rows[i].reason)
 			fail_msg("\"%s\": %s instead of %s", rows[i].id, reason_of(rows[i].id),
 				rows[i].reason);
 		assert_string_equal(numa_of(rows[i].id), "0,1");
 		/* No container uses it any more. */
 		assert_int_equal(set_booked(inventory, "", 0), 1);
-		assert_string_equal(reason_of(rows[i].id),
-			streq(rows[i].reason, "healthy") ? "healthy" : "not listed");
+		assert_string_equal(reason_of(rows[i].id), *rows[i].reason ? "absent" : "");
 		/* As in a child that begins. */
 		inventory = inventory_free(inventory);
 		assert_int_equal(inventory_new(host_event, declaration_of(config), host_root,
@@ -165,7 +158,7 @@ static void test_reload(void **state)
 	reload(UNITS "topology = false;");
 	assert_string_equal(numa_of("unit-0"), "1");
 	assert_string_equal(numa_of("unit-1"), "");
-	assert_string_equal(reason_of("unit-0"), "healthy");
+	assert_string_equal(reason_of("unit-0"), "");
 	assert_int_equal(set_booked(inventory, "unit-2 1\n", 0), 1);
 	assert_string_equal(numa_of("unit-0"), "");
 	assert_string_equal(numa_of("unit-2"), "1");

@@ -128,8 +128,6 @@ static void test_nothing_in_use(void **state)
 	assert_non_null(strstr(credentials.failure, "it cannot be read as YAML"));
 }
 
-/* Files of /sys are shorter than they claim to be, and some cannot be read although they can be
- * opened. */
 /* The kubelet takes no answer with half of a character. */
 static void test_failure_is_text(void **state)
 {
@@ -145,6 +143,8 @@ static void test_failure_is_text(void **state)
 	assert_true(utf8_is_valid(credentials.failure));
 }
 
+/* Files of /sys are shorter than they claim to be, and some cannot be read although they can be
+ * opened. */
 static void test_half_a_file(void **state)
 {
 	static const char *const paths[] = { "/sys/class/net/lo/mtu", "/sys/class/net/lo/speed" };

@@ -38,18 +38,6 @@ static void pass_scan(const char *name)
 	RUN_UNTIL(told > before);
 }
 
-static const char *reason_of(const char *id)
-{
-	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
-	static char reason[DEVICE_PROBLEM_MAX];
-	unsigned replica;
-	size_t unit;
-
-	assert_true(snapshot_find(snapshot, id, &unit, &replica) >= 0);
-	(void)snprintf(reason, sizeof(reason), "%s", snapshot->units[unit].reason ?: "");
-	return reason;
-}
-
 #define VFS \
 	NET "( { role = \"vf\"; driver = \"iavf\"; }, { type = \"interface\"; interface = \"vcan*\"; } );"
 

@@ -49,18 +49,6 @@ static void plant_two(void)
 	plant_stub("nvml-stub");
 }
 
-static const char *reason_of(const char *id)
-{
-	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
-	static char text[512];
-	unsigned replica;
-	size_t unit;
-
-	assert_int_equal(snapshot_find(snapshot, id, &unit, &replica), 0);
-	(void)snprintf(text, sizeof(text), "%s", snapshot->units[unit].reason ?: "");
-	return text;
-}
-
 static bool says(const char *id, const char *words)
 {
 	return strstr(reason_of(id), words);

@@ -400,9 +400,12 @@ int dra_claim_add_answers(
 {
 	int r = 0;
 
-	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++)
-		if (streq(text_of(dra_claim_device(claim, i), "resource"), resource) &&
+	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++) {
+		const json_t *device = dra_claim_device(claim, i);
+
+		if (!is_admin(device) && streq(text_of(device, "resource"), resource) &&
 			dra_claim_begins_group(claim, i))
 			r = add_answer(claim, i, nodes, bookings);
+	}
 	return r;
 }

@@ -15,6 +15,7 @@
 #include "common/error.h"
 
 struct manager;
+struct bookings;
 struct dra_claims;
 
 /* Maximum number of claims; a kubelet runs a few hundred pods at most. And the maximum size of the
@@ -67,7 +68,6 @@ json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
 
 /* Adds to the bookings of a resource where the CDI files of prepared claims lead. Returns 0 or
  * -ENOMEM. */
-struct bookings;
 int dra_claims_add_answers(
 	const struct dra_claims *claims, const char *resource, struct bookings *bookings);
 

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <jansson.h>
 
+#include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/files/runtime-files.h"
@@ -119,6 +120,28 @@ static void test_late_edits(void **state)
 	json_decref(edits);
 }
 
+/* Where a claim's CDI file leads is not for others; but others do not notice a request with admin
+ * access. */
+static void test_answers(void **state)
+{
+	for (int admin = 0; admin < 2; admin++) {
+		_cleanup_bookings_ struct bookings *bookings = NULL;
+		json_auto_t *claim = asked_for("card-0");
+		json_t *device = json_array_get(json_object_get(claim, "devices"), 0);
+		json_auto_t *document = json_pack("[{s:s, s:{s:[{s:s}]}}]", "name", UID "-0",
+			"containerEdits", "deviceNodes", "path", "/dev/card0");
+		json_auto_t *nodes = dra_claim_nodes(document);
+
+		(void)json_object_set_new(device, "admin", json_boolean(admin));
+		(void)json_object_set_new(
+			device, "cdi", json_pack("[s]", "devplugd/claim=" UID "-0"));
+		assert_int_equal(bookings_new(&bookings), 0);
+		assert_int_equal(
+			dra_claim_add_answers(claim, nodes, "vendor.example/card", bookings), 0);
+		assert_int_equal(bookings->n_answers, !admin);
+	}
+}
+
 static void expect_first(void)
 {
 	assert_int_equal(dra_claims_total(claims), 1);
@@ -163,6 +186,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_late_edits, setup_claims, teardown_claims),
+		cmocka_unit_test(test_answers),
 		cmocka_unit_test_setup_teardown(
 			test_prepared_again_without_a_file, setup_claims, teardown_claims),
 	};

@@ -65,7 +65,8 @@ struct plugin {
  * is a descriptor. */
 void plugin_configure(struct plugin *plugin, int fd, int saved_state_fd);
 
-/* Answers CHILD_SCAN, if that is owed: a scan was made since, and its claims were sent. */
+/* Answers the newest CHILD_SCAN, if it has no answer yet. To be called after a scan, when its
+ * claims were sent. */
 void plugin_report_scanned(struct plugin *plugin);
 
 /* Offers the kubelet the current devices, as soon as the supervisor has answered. */

@@ -41,11 +41,13 @@ struct claimant {
 	uint64_t number;              /* number of the process's last message; 0: none */
 	bool asked;                   /* it waits for an answer */
 	uint64_t asked_at;            /* CLOCK_MONOTONIC */
-	bool has_new;                 /* hardware, and others were not asked to scan since */
+	bool has_new;                 /* it has found new hardware, and the resources before it
+				       * were not asked to scan since */
 	uint64_t awaits;              /* the number of the scan of others; 0: none */
 	uint64_t scan, scanned;       /* the last number that it was asked to scan for, and the last
 				       * one that it answered */
-	uint64_t scan_since;          /* when it was asked for the first of those without answer */
+	uint64_t scan_since;          /* when it was asked for a scan, or answered an earlier one of
+				       * several */
 	uint64_t caused[ARBITER_SCANS_MAX]; /* when it had others scan, a ring */
 	size_t n_caused;
 	char *sent;              /* the last answer to the process; NULL: none */
@@ -307,6 +309,9 @@ static bool others_have_scanned(const struct arbiter *arbiter, size_t index, uin
 	for (size_t i = 0; i < index && claimant->awaits > 0; i++) {
 		const struct claimant *other = arbiter->all[i];
 
+		/* What arrived after the last read is to be read first. */
+		if (other->fd >= 0)
+			return false;
 		if (other->scan >= claimant->awaits && other->scanned < claimant->awaits &&
 			now < other->scan_since + ARBITER_TIMEOUT)
 			return false;
@@ -496,9 +501,11 @@ void claimant_submit(struct claimant *claimant, int fd, uint64_t number)
 
 void claimant_scanned(struct claimant *claimant, uint64_t number)
 {
-	if (number != claimant->scan || number == claimant->scanned)
+	if (number <= claimant->scanned || number > claimant->scan)
 		return;
 	claimant->scanned = number;
+	if (number < claimant->scan)
+		claimant->scan_since = now_usec(CLOCK_MONOTONIC);
 	arbiter_decide(claimant->arbiter);
 }
 

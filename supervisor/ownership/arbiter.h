@@ -90,7 +90,8 @@ void arbiter_set_foreign(struct arbiter *arbiter, struct foreign_bookings *items
 /* Takes a descriptor with the child's claims, and their number; it is read later. */
 void claimant_submit(struct claimant *claimant, int fd, uint64_t number);
 
-/* The child has scanned, see claimant_operations. A wrong number is ignored. */
+/* The child has scanned, see claimant_operations. The answer holds for earlier requests, too; a
+ * number that it was not asked for is ignored. */
 void claimant_scanned(struct claimant *claimant, uint64_t number);
 
 /* Whether the child waits for an answer. */

@@ -295,14 +295,15 @@ static int judge(struct subject *subject)
 static const struct hardware_device *find_device(const struct map *by_id, const char *id)
 {
 	const struct hardware_device *device = map_get(by_id, id);
-	_cleanup_free_ char *unit_id = NULL;
+	char unit_id[DEVICE_ID_MAX + 1];
 	size_t length = strlen(id);
 	unsigned replica;
 
-	if (device || !offered_id_split(id, &length, &replica))
+	if (device || !offered_id_split(id, &length, &replica) || length > DEVICE_ID_MAX)
 		return device;
-	unit_id = strndup(id, length);
-	return unit_id ? map_get(by_id, unit_id) : NULL;
+	memcpy(unit_id, id, length);
+	unit_id[length] = '\0';
+	return map_get(by_id, unit_id);
 }
 
 static int find_devices(struct subject *subject)

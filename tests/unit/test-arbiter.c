@@ -365,6 +365,31 @@ static void test_hot_plug(void **state)
 	assert_int_equal(seats[2].answers, 2);
 }
 
+/* A process that answers an earlier one of several requests scans in time. */
+static void test_answer_to_an_earlier_scan(void **state)
+{
+	uint64_t first;
+
+	for (size_t i = 0; i < 4; i++)
+		submit(i, 1, "");
+	for (size_t i = 0; i < 4; i++)
+		await(i, 1);
+	seats[0].cannot_scan = true;
+	seats[1].scans_at_once = false;
+	submit(2, 2, "c\t7\n");
+	while (seats[1].scans == 0)
+		turn();
+	first = seats[1].scan;
+	submit(3, 2, "d\t8\n");
+	while (seats[1].scan == first)
+		turn();
+	claimant_scanned(seats[1].claimant, first);
+	await(2, 2);
+	assert_int_equal(seats[3].number, 1);
+	claimant_scanned(seats[1].claimant, seats[1].scan);
+	await(3, 2);
+}
+
 /* Nothing else is plugged in: a device changes its claims while another scan runs. */
 static void test_hot_plug_in_steps(void **state)
 {
@@ -450,6 +475,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_P17_booked, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P21_booked_later, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hot_plug, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_answer_to_an_earlier_scan, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hot_plug_in_steps, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_no_scan, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_scans, setup, teardown),

@@ -18,7 +18,8 @@ struct daemon_state {
 	bool running; /* a daemon uses the directory */
 	char *runtime_dir;
 	json_t *root; /* {"generation", "pid", "running", "resources": [{..., "devices": [...]}]} */
-	json_t *all;  /* the resources before daemon_state_select(); NULL: as in `root` */
+	json_t *all;  /* the resources before daemon_state_select(); NULL before that, or without
+		       * memory */
 };
 
 /* `runtime_dir` NULL: from the configuration file; `config_file` NULL: the default one, and a

@@ -294,8 +294,11 @@ static const json_t *find_resource(const struct daemon_state *daemon, const char
 	const json_t *resource;
 	size_t i;
 
-	json_array_foreach(daemon->all, i,
-		resource) if (streq(text_of(resource, "name"), name)) return resource;
+	json_array_foreach(daemon->all, i, resource)
+	{
+		if (streq(text_of(resource, "name"), name))
+			return resource;
+	}
 	return NULL;
 }
 
@@ -353,8 +356,8 @@ static void on_shared_name(const struct shared_name *shared, void *userdata)
 	if (!later && !streq(name, shared->other->name))
 		return;
 	print_wrapped(0,
-		"Note: %s also uses the %s %s. A container with devices of both gets only one of the two: choose another in container.",
-		other, shared->kind, shared->name);
+		"Note: %s also uses the %s %s. A container with devices of both resources gets only one of the two: choose another %s in the configuration.",
+		other, shared->kind, shared->name, shared->kind);
 	container = find_container(
 		find_resource(explanation->daemon, other), also_uses, explanation->resource);
 	if (container)
@@ -372,7 +375,7 @@ static void explain_configuration(
 	_cleanup_report_ struct report report = { 0 };
 	_cleanup_config_ struct config *config = NULL;
 
-	if (config_load(config_file ?: DEFAULT_CONFIG_FILE, &report, &config) < 0)
+	if (config_load(config_file, &report, &config) < 0)
 		return;
 	(void)shared_names_find(config, on_shared_name, &explanation);
 	if (streq(text_of(resource, "driver"), "net") && integer_of(resource, "devices_total") == 0)
@@ -403,7 +406,7 @@ int show_explanation(const struct daemon_state *daemon, const struct command_lin
 	if (is_of_dra(resource))
 		show_dra(daemon, "");
 	explain_failures(json_object_get(resource, "failures"));
-	explain_configuration(daemon, resource, line->config_file);
+	explain_configuration(daemon, resource, command_line_config_file(line, daemon));
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		explain_claims(resource, json_array_get(devices, i));
 	for (size_t i = 0; i < json_array_size(devices); i++)

@@ -5,9 +5,10 @@ import os
 import random
 import re
 import signal
+import subprocess
 import unittest
 
-from node import SEED, scaled, static, until
+from node import SEED, program, scaled, static, until
 from tool import ToolTest, fake_daemon
 
 
@@ -157,6 +158,10 @@ class WhoHasWhat(ToolTest):
             self.assertIn(f"Note: vendor.example/{other} also uses the variable FPGA.", explain(name))
             self.assertNotIn("has devices of both", explain(name))
         self.assertNotIn("also uses", explain("c"))
+        # Without -c, the configuration is the daemon's.
+        said = subprocess.run([program("devplugctl"), "--runtime-dir", self.node.run, "explain", "vendor.example/a"],
+                              stdout=subprocess.PIPE, text=True, check=True).stdout
+        self.assertIn("also uses the variable FPGA.", " ".join(said.split()))
         self.node.pod("p3", a=1, b=1)
         until(lambda: "Container default/p3/main has devices of both." in explain("a"), "the container to be named")
 

@@ -14,7 +14,7 @@
 
 #define SAID_EACH 10
 
-enum change { CAME, WENT, CLAIMED, RELEASED, FAILED, RECOVERED, REASON, CHANGES };
+enum change { CAME, WENT, CLAIMED, RELEASED, FAILED, RECOVERED, WAITS, REASON, CHANGES };
 
 static const struct {
 	int level;
@@ -26,13 +26,17 @@ static const struct {
 	[RELEASED] = { LOG_NOTICE, "is offered", "are offered" },
 	[FAILED] = { LOG_WARNING, "is unhealthy", "are unhealthy" },
 	[RECOVERED] = { LOG_NOTICE, "is healthy again", "are healthy again" },
+	[WAITS] = { LOG_NOTICE, "waits for a result of its probes",
+		"wait for results of their probes" },
 	[REASON] = { LOG_INFO, "is still unhealthy", "are unhealthy for another reason" },
 };
 
 static void say(enum change change, const struct snapshot_unit *unit, size_t counts[static CHANGES])
 {
 	const char *reason =
-		change == WENT || change == CAME || change == RELEASED ? NULL : unit->reason;
+		change == WENT || change == CAME || change == RELEASED || change == WAITS
+		? NULL
+		: unit->reason;
 	const struct log_fields fields = {
 		.device = unit->device->id,
 		.message_id = MESSAGE_ID_DEVICE_CHANGED,
@@ -53,7 +57,12 @@ static void compare(const struct snapshot_unit *before, const struct snapshot_un
 {
 	if (before->claimed_by_other != after->claimed_by_other)
 		say(after->claimed_by_other ? CLAIMED : RELEASED, after, counts);
-	else if (after->claimed_by_other || after->cause == CAUSE_UNPROBED)
+	else if (after->claimed_by_other)
+		return;
+	else if (after->cause == CAUSE_UNPROBED && !before->healthy &&
+		before->cause != after->cause)
+		say(WAITS, after, counts);
+	else if (after->cause == CAUSE_UNPROBED)
 		return;
 	else if (before->cause == CAUSE_UNPROBED && after->healthy)
 		return;

@@ -111,6 +111,9 @@ static void test_not_probed_yet(void **state)
 	assert_string_equal(logged(NULL, waiting), "");
 	assert_string_equal(logged(waiting, healthy), "");
 	assert_string_equal(logged(healthy, waiting), "");
+	/* It is not known any more whether it has failed. */
+	assert_string_equal(
+		logged(failed, waiting), "t: device \"unit-1\" waits for a result of its probes\n");
 	assert_string_equal(
 		logged(waiting, failed), "t: device \"unit-1\" is unhealthy: " ASSIGNED);
 }

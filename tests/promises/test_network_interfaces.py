@@ -102,7 +102,7 @@ class NetworkInterfaces(NodeTest):
         self.node.await_allocatable(nic=1)
 
     def test_port_of_a_bridge(self):
-        """The host needs an interface while it is a port. The kernel reports both changes of it, so no periodic scan is waited for."""
+        """The host needs an interface while it is a port."""
         self.add(0, "veth")
         bridge = f"{PREFIX}b0"
         if ip("link", "add", bridge, "type", "bridge").returncode != 0:

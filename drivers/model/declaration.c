@@ -7,6 +7,7 @@
 
 #include <fnmatch.h>
 
+#include "drivers/model/dra-attribute.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
 #include "drivers/model/template.h"
@@ -171,6 +172,43 @@ static void check_exclusion(const struct exclusion *exclusion,
 		check_where(exclusion->where.items[i], &exclusion->origin, driver, key, report);
 }
 
+/* A value without variables is known before any device. */
+static void check_attribute(const struct declared_attribute *attribute,
+	const struct declared_dra *dra, size_t index, struct report *report)
+{
+	char key[64], value[ATTRIBUTE_VALUE_MAX + 1];
+	struct error error;
+
+	for (size_t i = 0; i < index; i++) {
+		const struct declared_attribute *earlier = groups_get(&dra->attributes, i);
+
+		if (!streq(earlier->name, attribute->name))
+			continue;
+		(void)snprintf(key, sizeof(key), "dra.attributes[%zu].name", index);
+		(void)report_add(report, &attribute->origin, key, "\"%s\" is set twice, remove one",
+			attribute->name);
+		break;
+	}
+	(void)snprintf(key, sizeof(key), "dra.attributes[%zu].value", index);
+	if (!strchr(attribute->value, '$') &&
+		attribute_value_make(attribute->type, attribute->value, value, &error) < 0)
+		(void)report_add(report, &attribute->origin, key, "%s", error.message);
+}
+
+static void check_attributes(const struct declaration *declaration, struct report *report)
+{
+	const struct declared_dra *dra = &declaration->dra;
+	size_t count = ATTRIBUTES_BUILT_IN + dra->attributes.count;
+
+	for (size_t i = 0; i < dra->attributes.count; i++)
+		check_attribute(groups_get(&dra->attributes, i), dra, i, report);
+	if (dra->attributes.count > 0 && count > ATTRIBUTES_MAX)
+		(void)report_add(report, &dra->origin, "dra.attributes",
+			"%zu attributes are too many: Kubernetes allows %d for each device, and "
+			"devplugd itself sets up to %d",
+			dra->attributes.count, ATTRIBUTES_MAX, ATTRIBUTES_BUILT_IN);
+}
+
 /* Rejects settings that the kubelet's interfaces do not support. */
 static void check_served_by_dra(const struct declaration *declaration, struct report *report)
 {
@@ -233,6 +271,7 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 		"allocate.command", report);
 	declared_program_check(&declaration->prestart.command, &declaration->prestart.origin,
 		"prestart.command", report);
+	check_attributes(declaration, report);
 	if (declaration->serve == SERVE_DRA)
 		check_served_by_dra(declaration, report);
 	check_match(declaration, report);

@@ -129,6 +129,21 @@ enum registration_way {
 /* Which of the kubelet's interfaces a resource is served through. */
 enum serving { SERVE_PLUGIN, SERVE_DRA };
 
+/* An attribute of the devices in ResourceSlices, see dra-attribute.h. */
+struct declared_attribute {
+	struct origin origin;
+	char *name;
+	int type;    /* enum attribute_type */
+	char *value; /* template */
+};
+
+/* How Dynamic Resource Allocation presents the resource; without effect if it is served otherwise.
+ */
+struct declared_dra {
+	struct origin origin;
+	struct groups attributes; /* struct declared_attribute */
+};
+
 struct declaration {
 	struct origin origin;
 	char *name;   /* "vendor.example/gpu" */
@@ -152,6 +167,7 @@ struct declaration {
 	struct groups health; /* struct declared_probe */
 	struct allocate_program allocate;
 	struct prestart prestart;
+	struct declared_dra dra;
 
 	const struct driver *driver; /* found by driver_name; NULL while the declaration
 					has problems */

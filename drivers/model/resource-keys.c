@@ -328,6 +328,13 @@ static const struct option declaration_options[] = {
 			"dra.driver. See docs/dra.md.",
 	},
 	{
+		.key = "dra",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, dra),
+		.table = &dra_table,
+		.help = "How the devices are published with serve = \"dra\". It has no effect with serve = \"plugin\".",
+	},
+	{
 		.key = "user",
 		.type = OPTION_STRING,
 		.offset = offsetof(struct declaration, user),

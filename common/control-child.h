@@ -36,8 +36,9 @@ enum child_type {
 	CHILD_COUNTERS,    /* [fd] the page that a resource's process counts into, see counters.h */
 	CHILD_EDIT, /* [number, text, fd] sealed memfd with offered ids, one a line. Asks what a
 		       container with these ids gets; the child answers EDITS. Text: empty
-		       if they are assigned now, which runs prestart; else the hash of
-		       their edits, or "-" if there are none */
+		       if they are assigned now, which runs prestart; CHILD_EDIT_ADMIN if
+		       that is for admin access; else the hash of their edits, or "-" if
+		       there are none */
 	CHILD_SCAN, /* [number] scan soon; the child answers SCANNED after the CLAIMS of what it
 		       found */
 	/* child to supervisor */
@@ -61,6 +62,8 @@ enum child_type {
 				right */
 	CHILD_EDITS_CHANGED, /* [] earlier EDITS may be outdated */
 };
+
+#define CHILD_EDIT_ADMIN "admin"
 
 /* What a child does with what keeps the host's driver in use. */
 enum child_release_phase {

@@ -193,7 +193,7 @@ static void write_devices(const struct scrape *scrape, struct exposition *out)
 	if (!scrape->pods)
 		return;
 	exposition_begin(out, "devplugd_resource_assigned_devices", "gauge",
-		"Devices assigned to containers, counting each replica, as reported by the kubelet.");
+		"Devices assigned to containers, counting each replica, as reported by the kubelet; without admin access.");
 	FOR_EACH_RESOURCE(resource, scrape)
 	exposition_add(out, "", LABELS({ "resource", resource->name }), resource->assigned);
 }
@@ -474,7 +474,7 @@ static int write_assigned(const struct scrape *scrape, struct exposition *out)
 	int r = keys ? 0 : -ENOMEM;
 
 	exposition_begin(out, "devplugd_device_assigned", "gauge",
-		"The container that uses a device, as reported by the kubelet; always 1.");
+		"The container that uses a device, as reported by the kubelet, without those with admin access; always 1.");
 	for (size_t i = 0; r >= 0 && i < scrape->n_assignments; i++) {
 		const struct assignment *row = &scrape->assignments[i];
 		const struct resource *resource = row->resource;

@@ -209,6 +209,9 @@ static int take_claim(struct scrape *scrape, const struct pod_claim *claim)
 	if (format_text(&name, "%s\t%s\t%s", claim->namespace, claim->name, claim->device) < 0)
 		return -ENOMEM;
 	device = json_object_get(claimed, name);
+	/* Such a claim takes no device from others. */
+	if (json_is_true(json_object_get(device, "admin")))
+		return 0;
 	return take_assignment(
 		scrape, claim->container, text_of(device, "resource"), text_of(device, "id"));
 }

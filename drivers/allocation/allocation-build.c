@@ -38,6 +38,32 @@ static const char *remedy_of(const struct build *build, const struct snapshot_un
 	return "create the pod again to get another device";
 }
 
+/* Whether the device works for this container and is not withheld for another use. For a claim, the
+ * scheduler has considered health: it allocates a device with a taint only if the claim tolerates
+ * that. */
+static bool is_usable(const struct build *build, const struct snapshot_unit *unit)
+{
+	if (unit->healthy)
+		return true;
+	if (!unit->present)
+		return false;
+	if (build->in_use)
+		return true;
+	if (!build->claim || unit->device->problem || (unit->device->absence && !build->admin))
+		return false;
+	switch (unit->cause) {
+	case CAUSE_CORDONED:
+	case CAUSE_PROBE:
+	case CAUSE_UNPROBED:
+		return true;
+	case CAUSE_CLAIMED:
+	case CAUSE_STALE:
+		return build->admin;
+	default:
+		return false;
+	}
+}
+
 static int check_unit(struct build *build, const char *id, struct chosen *ret)
 {
 	const char *name = build->declaration->name;
@@ -55,11 +81,11 @@ static int check_unit(struct build *build, const char *id, struct chosen *ret)
 		return error_set(build->error, -ENOENT,
 			"device \"%s\" no longer belongs to %s, it is %s: create the pod again to get another device",
 			unit->device->id, name, unit->reason);
-	if (!build->in_use && snapshot_withholds(build->snapshot, chosen.unit, id))
+	if (!build->in_use && !build->admin && snapshot_withholds(build->snapshot, chosen.unit, id))
 		return error_set(build->error, -EBUSY,
 			"device \"%s\" of %s is in use by %s: it is free when that pod has ended; create this pod again to get another device",
 			id, name, declaration_other_way(build->declaration));
-	if (!unit->healthy && !(unit->present && build->in_use))
+	if (!is_usable(build, unit))
 		return error_set(build->error, -EIO, "device \"%s\" of %s is unhealthy: %s; %s",
 			unit->device->id, name, unit->reason, remedy_of(build, unit));
 	*ret = chosen;

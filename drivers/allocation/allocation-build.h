@@ -35,7 +35,7 @@ struct build {
 	const struct snapshot *snapshot;
 	const char *root;
 	const struct allocation_answers *answers; /* or NULL */
-	bool in_use;                              /* as in the answers */
+	bool claim, admin, in_use;                /* as in the answers */
 	struct error *error;
 	struct chosen *chosen; /* offered ids in the order of the snapshot */
 	size_t n_chosen;

@@ -45,7 +45,7 @@ static void resolve(const struct build *build, char **host)
 
 static bool is_for_cdi(const struct build *build)
 {
-	return build->part == BUILD_DEVICE || (build->answers && build->answers->claim);
+	return build->part == BUILD_DEVICE || build->claim;
 }
 
 static int need_error(struct build *build, const char *host, enum node_state state,

@@ -347,6 +347,8 @@ int allocation_build(const struct declaration *declaration, const struct snapsho
 {
 	_cleanup_build_ struct build build = {
 		.answers = answers,
+		.claim = answers && answers->claim,
+		.admin = answers && answers->admin,
 		.in_use = answers && answers->in_use,
 		.declaration = declaration,
 		.snapshot = snapshot,

@@ -40,7 +40,9 @@ struct allocation_answer {
 struct allocation_answers {
 	struct allocation_answer *items;
 	size_t count;
-	bool claim;  /* the edits go into the CDI file of a claim: symbolic links are resolved */
+	bool claim; /* the edits go into the CDI file of a claim: symbolic links are resolved, and a
+		     * failed probe or a cordon is ignored, because the scheduler has decided */
+	bool admin; /* the claim has admin access: what others use is ignored, too */
 	bool in_use; /* a container has the ids already: health is ignored */
 };
 

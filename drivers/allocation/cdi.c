@@ -385,6 +385,8 @@ int allocation_build_cdi(const struct declaration *declaration, const struct sna
 	_cleanup_build_ struct build build = {
 		.part = BUILD_REST,
 		.answers = answers,
+		.claim = answers && answers->claim,
+		.admin = answers && answers->admin,
 		.in_use = answers && answers->in_use,
 		.declaration = declaration,
 		.snapshot = snapshot,

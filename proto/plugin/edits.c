@@ -25,6 +25,7 @@ struct edits {
 	const char **ids;
 	size_t n_ids;
 	bool again; /* the claim is prepared already */
+	bool admin; /* it has admin access, which others do not notice */
 	char known[HASH_SIZE], hash[HASH_SIZE];
 	struct inquiry *inquiry;
 	char *answer; /* JSON */
@@ -81,7 +82,8 @@ static void send_answer(struct edits *edits)
 		return;
 	}
 	if (!edits->again) {
-		inventory_note_assigned(plugin->inventory, edits->ids, edits->n_ids);
+		if (!edits->admin)
+			inventory_note_assigned(plugin->inventory, edits->ids, edits->n_ids);
 		allocation_count_add(&plugin->allocation_count, edits->ids, edits->n_ids);
 	}
 	plugin_send(plugin->event, &message);
@@ -127,6 +129,7 @@ static int build(const struct edits *edits, const struct allocation_answers *of_
 	if (of_programs)
 		answers = *of_programs;
 	answers.claim = true;
+	answers.admin = edits->admin;
 	answers.in_use = edits->again;
 	r = (offer_has_cdi(offer, edits->ids, edits->n_ids) ? allocation_build_cdi
 							    : allocation_build)(declaration,
@@ -186,7 +189,9 @@ static void finish(struct edits *edits)
 		refuse(edits, &error);
 		return;
 	}
-	if (edits->again || edits->offer->applied_config->declaration->prestart.command.count == 0)
+	/* A prestart program may reset a device that a pod uses. */
+	if (edits->again || edits->admin ||
+		edits->offer->applied_config->declaration->prestart.command.count == 0)
 		send_answer(edits);
 	else
 		pre_start_run(&plugin->pre_starts, plugin->event, edits->offer, edits->ids,
@@ -246,7 +251,8 @@ static struct edits *edits_new(struct plugin *plugin, const struct control_messa
 		return NULL;
 	edits->plugin = plugin;
 	edits->number = message->number;
-	edits->again = *message->text;
+	edits->admin = streq(message->text, CHILD_EDIT_ADMIN);
+	edits->again = *message->text && !edits->admin;
 	(void)snprintf(edits->known, sizeof(edits->known), "%.*s", HASH_SIZE - 1, message->text);
 	edits->next = plugin->edits;
 	plugin->edits = edits;

@@ -8,9 +8,9 @@
  *   { "containerEdits": EDITS, "cdi": [ NAME, ... ], "hash": HASH }
  *
  * with the edits of CDI, absent if there are none, and the CDI names of others. It is what Allocate
- * and PreStartContainer would do, with the same programs. The hash is of what containers would get
- * without the answers of programs. While it is the same, a claim that is prepared needs no other
- * edits, and no program is run again.
+ * and PreStartContainer would do, with the same programs; a claim with admin access runs no
+ * prestart. The hash is of what containers would get without the answers of programs. While it is
+ * the same, a claim that is prepared needs no other edits, and no program is run again.
  */
 
 #include "common/control-child.h"

@@ -138,6 +138,11 @@ json_t *dra_claim_device(const json_t *claim, size_t at)
 	return json_array_get(json_object_get(claim, "devices"), at);
 }
 
+bool dra_claim_is_admin(const json_t *device)
+{
+	return json_is_true(json_object_get(device, "admin"));
+}
+
 bool dra_claim_is_group(const json_t *device, const json_t *other)
 {
 	return streq(text_of(device, "request"), text_of(other, "request")) &&
@@ -148,6 +153,15 @@ bool dra_claim_begins_group(const json_t *claim, size_t at)
 {
 	for (size_t i = 0; i < at; i++)
 		if (dra_claim_is_group(dra_claim_device(claim, i), dra_claim_device(claim, at)))
+			return false;
+	return true;
+}
+
+bool dra_claim_group_is_admin(const json_t *claim, size_t at)
+{
+	for (size_t i = at; i < dra_claim_count(claim); i++)
+		if (dra_claim_is_group(dra_claim_device(claim, i), dra_claim_device(claim, at)) &&
+			!dra_claim_is_admin(dra_claim_device(claim, i)))
 			return false;
 	return true;
 }
@@ -203,18 +217,12 @@ bool dra_claim_is_forgotten(const json_t *device)
 	return json_is_true(json_object_get(device, "forgotten"));
 }
 
-static bool is_admin(const json_t *device)
-{
-	return json_is_true(json_object_get(device, "admin"));
-}
-
-/* A request with admin access gets a device that may also be in another claim. */
 static bool holds(const json_t *claim, const json_t *wanted)
 {
 	for (size_t i = 0; i < dra_claim_count(claim); i++) {
 		const json_t *device = dra_claim_device(claim, i);
 
-		if (!is_admin(device) && !dra_claim_is_forgotten(device) &&
+		if (!dra_claim_is_admin(device) && !dra_claim_is_forgotten(device) &&
 			streq(text_of(device, "resource"), text_of(wanted, "resource")) &&
 			streq(text_of(device, "id"), text_of(wanted, "id")))
 			return true;
@@ -227,7 +235,7 @@ const json_t *dra_claim_shared_device(const json_t *claim, const json_t *other)
 	for (size_t i = 0; i < dra_claim_count(claim); i++) {
 		const json_t *device = dra_claim_device(claim, i);
 
-		if (!is_admin(device) && holds(other, device))
+		if (!dra_claim_is_admin(device) && holds(other, device))
 			return device;
 	}
 	return NULL;
@@ -403,7 +411,7 @@ int dra_claim_add_answers(
 	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++) {
 		const json_t *device = dra_claim_device(claim, i);
 
-		if (!is_admin(device) && streq(text_of(device, "resource"), resource) &&
+		if (!dra_claim_is_admin(device) && streq(text_of(device, "resource"), resource) &&
 			dra_claim_begins_group(claim, i))
 			r = add_answer(claim, i, nodes, bookings);
 	}

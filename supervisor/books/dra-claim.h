@@ -68,10 +68,17 @@ json_t *dra_claim_make_spec(json_t *devices);
 size_t dra_claim_count(const json_t *claim);
 json_t *dra_claim_device(const json_t *claim, size_t at);
 
+/* Whether a request with admin access has the device: it gets a device that others may have, too,
+ * and takes none. */
+bool dra_claim_is_admin(const json_t *device);
+
 /* Whether the device at that position is the first of its group, and whether two devices are of one
  * group. */
 bool dra_claim_begins_group(const json_t *claim, size_t at);
 bool dra_claim_is_group(const json_t *device, const json_t *other);
+
+/* Whether all devices of the group that begins at that position are for admin access. */
+bool dra_claim_group_is_admin(const json_t *claim, size_t at);
 
 /* The name of the CDI device of the group that begins at that position: without the kind, in the
  * document, and with it, for containers. */

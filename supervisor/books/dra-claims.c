@@ -255,8 +255,10 @@ static void add_devices(json_t *devices, const json_t *claim)
 
 		if (dra_claim_is_forgotten(device))
 			continue;
+		/* A claim may have a device for use and, by another request, for admin access. */
 		if (format_text(&key, "%s\t%s\t%s", text_of(claim, "namespace"),
-			    text_of(claim, "name"), text_of(device, "name")) >= 0)
+			    text_of(claim, "name"), text_of(device, "name")) >= 0 &&
+			!(dra_claim_is_admin(device) && json_object_get(devices, key)))
 			(void)json_object_set(devices, key, device);
 	}
 }

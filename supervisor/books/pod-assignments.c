@@ -8,7 +8,9 @@
 #include "supervisor/books/pod-assignments.h"
 
 #include "common/control-child.h"
+#include "common/json-read.h"
 #include "supervisor/books/booked.h"
+#include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/books/pod-resources.h"
 #include "supervisor/children/manager.h"
@@ -94,11 +96,35 @@ static bool is_of_our_driver(const struct manager *manager, const struct pod_cla
 	return driver && streq(claim->driver, driver);
 }
 
+static json_t *describe_claimed(const struct pod_container *container, const json_t *device)
+{
+	json_t *row = describe(container, text_of(device, "id"));
+
+	if (row && dra_claim_is_admin(device))
+		(void)json_object_set_new(row, "admin", json_true());
+	return row;
+}
+
+/* Whether a container's device is listed already, and if not, notes it. A kubelet lists the devices
+ * of a claim once for each time that it has had the claim prepared. */
+static bool is_listed(
+	json_t *listed, const struct pod_container *container, const char *resource, const char *id)
+{
+	_cleanup_free_ char *key = NULL;
+
+	if (format_text(&key, "%s\t%s\t%s\t%s\t%s", container->namespace, container->pod,
+		    container->name, resource, id) < 0 ||
+		json_object_get(listed, key))
+		return true;
+	return json_object_set_new(listed, key, json_true()) < 0;
+}
+
 /* Adds the devices of claims. A claim contains the cluster's name of a device, not the id. */
 static void collect_claimed(
 	const struct manager *manager, const struct pod_table *table, json_t *resources)
 {
 	json_auto_t *devices = manager->dra_claims ? dra_claims_devices(manager->dra_claims) : NULL;
+	json_auto_t *listed = json_object();
 
 	for (size_t i = 0; i < table->n_claims; i++) {
 		const struct pod_claim *claim = &table->claims[i];
@@ -106,10 +132,11 @@ static void collect_claimed(
 			? get_by_key(devices, claim->namespace, claim->name, claim->device)
 			: NULL;
 
-		if (device)
-			add_row(resources, json_string_value(json_object_get(device, "resource")),
-				describe(claim->container,
-					json_string_value(json_object_get(device, "id"))));
+		if (device &&
+			!is_listed(listed, claim->container, text_of(device, "resource"),
+				text_of(device, "id")))
+			add_row(resources, text_of(device, "resource"),
+				describe_claimed(claim->container, device));
 	}
 }
 

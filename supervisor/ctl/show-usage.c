@@ -31,14 +31,30 @@ static json_t *find_device(const json_t *places, const char *offered)
 }
 
 /* The kinds of holders of a device: the key of the list in `found` and of the list in each device,
- * and the members of its entries. */
+ * the members of its entries, and whether they may be for admin access. */
 static const struct relation {
 	const char *list, *key, *members[5];
+	bool admin;
 } relations[] = {
-	{ "assigned", "pods", { "id", "namespace", "pod", "container" } },
-	{ "booked", "booked", { "id", "pod_uid", "container" } },
-	{ "claims", "claims", { "id", "namespace", "name", "uid" } },
+	{ "assigned", "pods", { "id", "namespace", "pod", "container" }, true },
+	{ "booked", "booked", { "id", "pod_uid", "container" }, false },
+	{ "claims", "claims", { "id", "namespace", "name", "uid" }, true },
 };
+
+/* A claim with admin access takes no device from others. */
+static bool is_admin(const json_t *holder)
+{
+	return json_is_true(json_object_get(holder, "admin"));
+}
+
+static json_t *copy_holder(const json_t *entry, const struct relation *relation)
+{
+	json_t *copy = add_clean_texts(json_object(), entry, relation->members);
+
+	if (relation->admin)
+		(void)json_object_set_new(copy, "admin", json_boolean(is_admin(entry)));
+	return copy;
+}
 
 /* Puts each entry of a list with its device. */
 static void place(json_t *places, const json_t *found, const struct relation *relation)
@@ -54,22 +70,25 @@ static void place(json_t *places, const json_t *found, const struct relation *re
 		device = find_device(places, text_of(entry, "id"));
 		if (device)
 			(void)json_array_append_new(json_object_get(device, relation->key),
-				add_clean_texts(json_object(), entry, relation->members));
+				copy_holder(entry, relation));
 	}
 }
 
-/* Counts different ids, because containers of one pod may share one. */
+/* Counts different ids that are in use, because containers of one pod may share one. */
 static json_int_t count_ids(const json_t *holders)
 {
 	json_auto_t *ids = NULL;
 	json_t *holder;
 	size_t i;
 
-	if (json_array_size(holders) < 2)
-		return (json_int_t)json_array_size(holders);
+	if (json_array_size(holders) == 0)
+		return 0;
 	ids = json_object();
-	json_array_foreach(holders, i, holder)(void)
-		json_object_set_new(ids, text_of(holder, "id"), json_true());
+	json_array_foreach(holders, i, holder)
+	{
+		if (!is_admin(holder))
+			(void)json_object_set_new(ids, text_of(holder, "id"), json_true());
+	}
 	return (json_int_t)json_object_size(ids);
 }
 
@@ -174,48 +193,95 @@ static void write_containers(FILE *stream, const json_t *holders)
 		(void)fprintf(stream, " and %zu more", n - shown);
 }
 
+/* "claim default/a", for each claim once, in the order of the claims. */
+static json_t *name_claims(const json_t *claims)
+{
+	json_t *names = json_object(), *claim;
+	size_t i;
+
+	json_array_foreach(claims, i, claim)
+	{
+		_cleanup_free_ char *name = NULL;
+
+		(void)format_text(&name, "claim %s/%s%s", text_of(claim, "namespace"),
+			text_of(claim, "name"), is_admin(claim) ? " with admin access" : "");
+		if (name)
+			(void)json_object_set_new(names, name, json_true());
+	}
+	return names;
+}
+
 /* "BEFOREclaim default/a, claim default/bAFTER"; nothing if there are no claims. */
 static void write_claims(FILE *stream, const json_t *claims, const char *before, const char *after)
 {
-	size_t n = json_array_size(claims);
+	json_auto_t *names = name_claims(claims);
+	size_t n = json_object_size(names), shown = 0;
+	const char *name;
+	json_t *value;
 
-	for (size_t i = 0; i < MIN_OF(n, (size_t)HOLDERS_SHOWN); i++) {
-		const json_t *claim = json_array_get(claims, i);
-
-		(void)fprintf(stream, "%sclaim %s/%s", i > 0 ? ", " : before,
-			text_of(claim, "namespace"), text_of(claim, "name"));
+	json_object_foreach(names, name, value)
+	{
+		if (shown == HOLDERS_SHOWN)
+			break;
+		(void)fprintf(stream, "%s%s", shown++ > 0 ? ", " : before, name);
 	}
-	if (n > HOLDERS_SHOWN)
-		(void)fprintf(stream, " and %zu more", n - HOLDERS_SHOWN);
+	if (n > shown)
+		(void)fprintf(stream, " and %zu more", n - shown);
 	if (n > 0)
 		(void)fputs(after, stream);
 }
 
-char *usage_describe(const json_t *resource, const json_t *device)
+bool usage_is_taken(const json_t *device)
+{
+	const char *const lists[] = { "pods", "claims" };
+	json_t *holder;
+	size_t i;
+
+	for (size_t k = 0; k < ARRAY_SIZE(lists); k++)
+		json_array_foreach(json_object_get(device, lists[k]), i, holder)
+		{
+			if (!is_admin(holder))
+				return true;
+		}
+	return false;
+}
+
+char *usage_name_holders(const json_t *device)
 {
 	const json_t *holders = json_object_get(device, "pods");
-	const json_t *claims = json_object_get(device, "claims");
 	size_t n = json_array_size(holders), size;
 	char *text = NULL;
-	FILE *stream;
+	FILE *stream = open_memstream(&text, &size);
 
-	if (n + json_array_size(claims) == 0 &&
-		json_array_size(json_object_get(device, "booked")) > 0)
-		return strdup("booked, pod gone");
-	if (n + json_array_size(claims) == 0)
-		return strdup(json_is_null(json_object_get(resource, "in_use")) ? "-" : "free");
-	stream = open_memstream(&text, &size);
 	if (!stream)
 		return NULL;
 	write_containers(stream, holders);
-	write_claims(stream, claims, n > 0 ? " (" : "", n > 0 ? ")" : "");
+	write_claims(
+		stream, json_object_get(device, "claims"), n > 0 ? " (" : "", n > 0 ? ")" : "");
 	(void)fclose(stream);
 	return text;
 }
 
+char *usage_describe(const json_t *resource, const json_t *device)
+{
+	bool known = !json_is_null(json_object_get(resource, "in_use"));
+	_cleanup_free_ char *holders = usage_name_holders(device);
+	char *text;
+
+	if (!holders)
+		return NULL;
+	if (!*holders && json_array_size(json_object_get(device, "booked")) > 0)
+		return strdup("booked, pod gone");
+	if (!*holders)
+		return strdup(known ? "free" : "-");
+	if (!known || usage_is_taken(device))
+		return TAKE_PTR(holders);
+	return format_text(&text, "free, %s", holders) < 0 ? NULL : text;
+}
+
 static bool conflict(const json_t *a, const json_t *b)
 {
-	return streq(text_of(a, "id"), text_of(b, "id")) &&
+	return !is_admin(a) && !is_admin(b) && streq(text_of(a, "id"), text_of(b, "id")) &&
 		!(streq(text_of(a, "pod"), text_of(b, "pod")) &&
 			streq(text_of(a, "namespace"), text_of(b, "namespace")));
 }

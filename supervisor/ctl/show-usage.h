@@ -20,9 +20,17 @@ void usage_join(json_t *resource, const json_t *found, bool known);
 /* Keeps only the devices of the pod "NAMESPACE/NAME". Returns how many. */
 size_t usage_select_pod(json_t *resource, const char *pod);
 
+/* Whether a pod or claim takes the device, as those with admin access do not. */
+bool usage_is_taken(const json_t *device);
+
 /* "default/p1/main, default/p2/main (2)", where the number counts the ids of a container, with "
- * (claim default/c)" if it is prepared for a claim; only the claim if no pod is known; the text for
- * a device that only the checkpoint assigns; "free"; or "-" if it is not known (malloc'ed). */
+ * (claim default/c)" if it is prepared for a claim; only the claim if no pod is known; empty
+ * without both (malloc'ed). */
+char *usage_name_holders(const json_t *device);
+
+/* The same for a table: "free" if nothing takes the device, with "free, " before those with admin
+ * access; the text for a device that only the checkpoint assigns; or "-" if it is not known
+ * (malloc'ed). */
 char *usage_describe(const json_t *resource, const json_t *device);
 
 /* Two pods with the same offered id, as "a/b and c/d" (malloc'ed); a kubelet must never assign one

@@ -7,6 +7,7 @@
 #include "supervisor/ctl/top-rows.h"
 
 #include "supervisor/ctl/daemon-state.h"
+#include "supervisor/ctl/show-usage.h"
 
 /* The sort key of a row: a name in ascending order, or a number in descending order. */
 static const char *const members[] = { NULL, "name", "state", NULL, "offered", "healthy", "in_use",
@@ -85,7 +86,7 @@ static struct entry device_entry(
 		.id = text_of(device, "id"),
 		.reverse = choice->reverse,
 	};
-	size_t pods = json_array_size(json_object_get(device, "pods"));
+	size_t pods = usage_is_taken(device) ? json_array_size(json_object_get(device, "pods")) : 0;
 
 	if (choice->sort == SORT_STATE)
 		entry.text = text_of(device, "health");

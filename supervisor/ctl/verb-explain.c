@@ -164,11 +164,12 @@ static const struct {
 	{ "failed", "it cannot use its configuration", explain_failed },
 };
 
-static void explain_holders(const json_t *resource, const json_t *device)
+static void explain_holders(const json_t *device)
 {
-	_cleanup_free_ char *holders = usage_describe(resource, device);
+	_cleanup_free_ char *holders = usage_name_holders(device);
 
-	if (holders && json_array_size(json_object_get(device, "pods")) > 0)
+	if (holders && json_array_size(json_object_get(device, "pods")) > 0 &&
+		usage_is_taken(device))
 		print_wrapped(0, "It is in use by %s.", holders);
 }
 
@@ -188,13 +189,13 @@ static void explain_bookings(const json_t *device)
 }
 
 /* Healthy devices are not explained, but their claims are. */
-static void explain_claims(const json_t *resource, const json_t *device)
+static void explain_claims(const json_t *device)
 {
 	_cleanup_free_ char *holders = NULL;
 
 	if (json_array_size(json_object_get(device, "claims")) == 0)
 		return;
-	holders = usage_describe(resource, device);
+	holders = usage_name_holders(device);
 	print_wrapped(0, "Device %s is prepared for %s.", text_of(device, "id"), holders ?: "");
 }
 
@@ -202,6 +203,7 @@ static void explain_device(const json_t *resource, const json_t *device)
 {
 	bool claimed = streq(text_of(device, "health"), "Claimed");
 	const char *reason = text_of(device, "reason");
+	const char *unless = is_of_dra(resource) ? ", unless their claim tolerates its taint" : "";
 
 	if (streq(text_of(device, "health"), "Healthy"))
 		return;
@@ -209,7 +211,7 @@ static void explain_device(const json_t *resource, const json_t *device)
 	print_wrapped(0, "Device %s is %s since %s: %s.", text_of(device, "id"),
 		claimed ? "not offered" : "unhealthy", text_of(device, "since"),
 		*reason ? reason : "no reason is known");
-	explain_holders(resource, device);
+	explain_holders(device);
 	if (claimed && startswith(reason, "in use by"))
 		print_wrapped(0,
 			"The resource has moved between the device plugin and DRA. The container keeps "
@@ -219,15 +221,17 @@ static void explain_device(const json_t *resource, const json_t *device)
 			"A device belongs to the first resource, in the order of the configuration, that finds it; other resources do not offer it. To offer it in both, set overlap = true in both.");
 	else if (startswith(reason, "cordoned"))
 		print_wrapped(0,
-			"New containers do not get it. \"devplugctl uncordon\" offers it again.");
+			"New containers do not get it%s. \"devplugctl uncordon\" offers it again.",
+			unless);
 	else if (strstr(reason, "but assigned to a pod"))
 		print_wrapped(0,
 			"It leaves the list when no container uses it. It is offered again when it is "
 			"found again: check the hardware, and what has changed in the configuration.");
 	else
 		print_wrapped(0,
-			"New containers do not get it; containers that use it keep it. It is "
-			"offered again automatically when the cause is removed.");
+			"New containers do not get it%s; containers that use it keep it. It is "
+			"offered again automatically when the cause is removed.",
+			unless);
 }
 
 static void explain_failures(const json_t *failures)
@@ -408,7 +412,7 @@ int show_explanation(const struct daemon_state *daemon, const struct command_lin
 	explain_failures(json_object_get(resource, "failures"));
 	explain_configuration(daemon, resource, command_line_config_file(line, daemon));
 	for (size_t i = 0; i < json_array_size(devices); i++)
-		explain_claims(resource, json_array_get(devices, i));
+		explain_claims(json_array_get(devices, i));
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		explain_device(resource, json_array_get(devices, i));
 	for (size_t i = 0; i < json_array_size(devices); i++)

@@ -110,9 +110,10 @@ static void print_affected(const struct plan_line *line, const struct daemon_sta
 			continue;
 		json_array_foreach(json_object_get(resource, "devices"), k, device)
 		{
-			_cleanup_free_ char *holders = usage_describe(resource, device);
+			_cleanup_free_ char *holders = usage_name_holders(device);
 
-			if (holders && json_array_size(json_object_get(device, "pods")) > 0)
+			if (holders && json_array_size(json_object_get(device, "pods")) > 0 &&
+				usage_is_taken(device))
 				(void)printf(
 					"    %s is in use by %s\n", text_of(device, "id"), holders);
 		}

@@ -84,6 +84,8 @@ int dra_question_ask(struct dra_question *question, const struct manager *manage
 	if (again)
 		(void)snprintf(message.text, sizeof(message.text), "%s",
 			set_text_of(first, "edits") ?: "-");
+	else if (dra_claim_group_is_admin(claim, at))
+		(void)snprintf(message.text, sizeof(message.text), CHILD_EDIT_ADMIN);
 	/* The process refuses what a pod has through the device plugin. */
 	r = booked_send(manager->booked, child);
 	if (r >= 0)

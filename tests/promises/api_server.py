@@ -73,12 +73,14 @@ class ApiServer(Cluster):
                 assert answer.code == 201, answer.body
 
     def schedule(self, name, requests, namespace="default", annotations=None):
-        """Allocates a claim: `requests` are (request, class, number of devices). Returns it, or None: the pod stays pending."""
+        """Allocates a claim: `requests` are (request, class, number of devices), where None is all of them, and perhaps other
+        members of the request. Returns the claim, or None: the pod stays pending."""
         claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
                  "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
                  "spec": {"devices": {"requests": [
-                     {"name": request, "exactly": {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count}}
-                     for request, class_name, count in requests]}}}
+                     {"name": request, "exactly": {"deviceClassName": class_name, **dict(*more), **(
+                         {"allocationMode": "All"} if count is None else {"allocationMode": "ExactCount", "count": count})}}
+                     for request, class_name, count, *more in requests]}}}
         with self.lock:
             try:
                 allocation = self.find_allocation(claim)

@@ -43,6 +43,13 @@ class DraTest(ToolTest):
         self.node.start()
         self.register()
 
+    def script(self, name, text):
+        path = self.node.path(name)
+        with open(path, "w") as file:
+            file.write("#!/bin/sh\n" + text)
+        os.chmod(path, 0o755)
+        return path
+
     def dra(self):
         status = self.node.status()
         return status and status.get("dra")

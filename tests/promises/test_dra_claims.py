@@ -24,13 +24,6 @@ class DraClaims(DraTest):
         os.mkdir(self.done)
         os.chmod(self.done, 0o777)
 
-    def script(self, name, text):
-        path = self.node.path(name)
-        with open(path, "w") as file:
-            file.write("#!/bin/sh\n" + text)
-        os.chmod(path, 0o755)
-        return path
-
     def counted(self):
         """A prestart program that leaves a trace."""
         program = self.script("prestart", f'mktemp "{self.done}/$1.XXXXXX" > /dev/null\n')

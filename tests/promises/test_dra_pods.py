@@ -240,6 +240,65 @@ class DraPods(DraPodTest):
         self.assertEqual(self.remove("first"), "")
         self.assertEqual(self.edits(self.restart("second")["container"]), {"GPU": "gpu-0"})
 
+    TOLERATES = {"tolerations": [{"operator": "Exists"}]}
+
+    def test_tolerated_taints(self):
+        """The scheduler's decision about an unhealthy device counts, but a device whose node is missing is refused."""
+        self.serve_api()
+        needs = f'container = {{ env = "GPU=${{ids:,}}"; nodes = "{self.node.path("ctl")}-${{id}}"; }};'
+        for number in (0, 1):
+            os.mknod(self.node.path(f"ctl-gpu-{number}"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        self.begin('{ name = "vendor.example/gpu"; driver = "static"; match = ( { count = 3; } ); serve = "dra"; ' + needs + " }")
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0", "why").returncode, 0)
+        self.await_pool(lambda pool: sum("taints" in device for device in pool.values()) == 2)
+        self.assertIsNone(self.api.schedule("careful", [("gpu", "gpu.vendor.example", 2)]))
+        claim = self.api.schedule("brave", [("gpu", "gpu.vendor.example", 2, self.TOLERATES)])
+        self.assertEqual(self.edits(self.pod("brave", claim)["container"]), {"GPU": "gpu-0,gpu-1"})
+        claim = self.api.schedule("blind", [("gpu", "gpu.vendor.example", 1, self.TOLERATES)])
+        self.assertIn("ctl-gpu-2, which is missing", self.pod("blind", claim)["message"])
+
+    def test_admin_access(self):
+        """A claim with admin access gets each device, also those of others, resets none, and takes none from others."""
+        address, ran = (self.node.path(name) for name in ("metrics.sock", "ran"))
+        self.serve_api()
+        with open(ran, "w"):
+            os.chmod(ran, 0o666)
+        program = self.script("prestart", f'echo "$@" >> "{ran}"\n')
+        self.begin(self.resource("gpu", f'prestart = {{ command = [ "{program}", "${{ids}}" ]; }};', count=4), pods=True,
+                   text=f'metrics = {{ listen = "{address}"; pods = true; }};')
+        self.assertEqual(self.pod("user", self.api.schedule("c", [("gpu", "gpu.vendor.example", 1)]))["phase"], "Running")
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-3", "why").returncode, 0)
+        self.await_pool(lambda pool: any("taints" in device for device in pool.values()))
+        everything = self.api.schedule("m", [("all", "gpu.vendor.example", None, {"adminAccess": True, **self.TOLERATES})])
+        self.assertEqual(self.edits(self.pod("monitor", everything)["container"]), {"GPU": "gpu-0,gpu-1,gpu-2,gpu-3"})
+
+        def told():
+            return {line for line in get(address, "/metrics")[1].splitlines()
+                    if re.match("devplugd_(device|resource)_assigned", line)}
+
+        def numbers():
+            resource = self.node.resource("vendor.example/gpu")
+            return resource["in_use"], resource["free"], sum(len(device["pods"]) for device in resource["devices"])
+
+        until(lambda: numbers() == (1, 2, 5), f"the numbers, not {numbers()}")
+        wanted = {'devplugd_device_assigned{resource="vendor.example/gpu",device="gpu-0",namespace="default",pod="user",container="main"} 1',
+                  'devplugd_resource_assigned_devices{resource="vendor.example/gpu"} 1'}
+        until(lambda: told() == wanted, f"the metrics, not {told()}")
+        self.assertEqual([[pod["admin"] for pod in device["pods"]] for device in self.node.resource("vendor.example/gpu")["devices"]],
+                         [[False, True], [True], [True], [True]])
+        devices = " ".join(self.ctl("devices", "vendor.example/gpu").stdout.split())
+        self.assertIn("free, default/monitor/main (claim default/m with admin access)", devices)
+        self.assertIn("default/user/main, default/monitor/main (claim default/c, claim default/m with admin access)", devices)
+        self.assertNotIn("error of the kubelet", self.ctl("status").stdout)
+        explained = " ".join(self.ctl("explain", "vendor.example/gpu").stdout.split())
+        self.assertIn("New containers do not get it, unless their claim tolerates its taint.", explained)
+        self.assertNotIn("It is in use by", explained)
+        # What it has is free for others.
+        claim = self.api.schedule("d", [("gpu", "gpu.vendor.example", 2)])
+        self.assertEqual(self.edits(self.pod("other", claim)["container"]), {"GPU": "gpu-1,gpu-2"})
+        with open(ran) as file:
+            self.assertEqual(file.read().split(), ["gpu-0", "gpu-1,gpu-2"])
+
     def test_forgotten_claim(self):
         """Where the kubelet has lost its data and will not unprepare a claim, an administrator can free its device."""
         self.serve_api()

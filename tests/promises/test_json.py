@@ -112,7 +112,7 @@ class Json(ToolTest):
         wanted = documented()
         # A host without NUMA, and one on which all devices are found, has none. Claims need an API server: test_dra_pods.py.
         rare = {"resources[].scan_notes[]", "resources[].devices[].numa[]",
-                *(f"resources[].devices[].claims[].{member}" for member in ("id", "namespace", "name", "uid"))}
+                *(f"resources[].devices[].claims[].{member}" for member in ("id", "namespace", "name", "uid", "admin"))}
         shown = {path: kind for answer in (self.ctl("status", "--json"), self.ctl("devices", "--json"))
                  for path, kind in flatten(json.loads(answer.stdout))}
         self.assertEqual(set(wanted["status, devices, explain"]) - set(shown) - rare, set())

@@ -16,6 +16,9 @@ static int setup(void **state)
 	return host_setup(state);
 }
 
+/* Who the devices are for. */
+static struct allocation_answers answers;
+
 /* Builds for ids separated by blanks. */
 static int build(const char *ids, struct allocation *ret, struct error *error)
 {
@@ -28,7 +31,7 @@ static int build(const char *ids, struct allocation *ret, struct error *error)
 	for (char *id = strtok(copy, " "); id; id = strtok(NULL, " "))
 		list[n++] = id;
 	return allocation_build(
-		declaration_of(config), snapshot, host_root, list, n, NULL, ret, error);
+		declaration_of(config), snapshot, host_root, list, n, &answers, ret, error);
 }
 
 /* Everything in the allocation, a line each. */
@@ -110,6 +113,39 @@ static void test_unhealthy(void **state)
 	host_write("/dev/health", "overheated");
 	start(TTYS "health = ( { probe = \"file\"; path = \"/dev/health\"; healthy = \"ok\"; } );");
 	expect_error("tty0", -EIO, "is unhealthy: overheated; repair it or drain the pod");
+}
+
+/* The scheduler has allocated an unhealthy device only if the claim tolerates that. What is
+ * missing, or in use by a pod of the device plugin, is refused; admin access takes nothing from
+ * that pod. */
+static void test_claims(void **state)
+{
+	_cleanup_bookings_ struct bookings *booked = NULL;
+
+	make_ttys();
+	host_write("/dev/health", "overheated");
+	host_mknod("/dev/ctl-tty0");
+	host_mknod("/dev/ctl-tty2");
+	start(TTYS "serve = \"dra\"; container = { nodes = ( \"/dev/ctl-${id}\" ); };\n"
+		   "health = ( { probe = \"file\"; path = \"/dev/health\"; healthy = \"ok\"; } );");
+	assert_int_equal(bookings_new(&booked), 0);
+	assert_int_equal(bookings_add(booked, "tty2", BOOKED_IN_PLUGIN, NULL, 0, 0), 0);
+	assert_int_equal(bookings_sort(booked), 0);
+	assert_int_equal(inventory_set_booked(inventory, booked, 0, 0), 1);
+	expect_error("tty0", -EIO, "is unhealthy: overheated");
+	for (int admin = 0; admin < 2; admin++) {
+		answers = (struct allocation_answers){ .claim = true, .admin = admin };
+		expect("tty0",
+			"node /dev/ctl-tty0 /dev/ctl-tty0 rw\nnode /dev/tty0 /dev/tty0 rw\n");
+		expect_error("tty1", -EIO, "needs /dev/ctl-tty1, which is missing");
+		if (!admin)
+			expect_error("tty2", -EBUSY, "is in use by a pod");
+	}
+	expect("tty2", "node /dev/ctl-tty2 /dev/ctl-tty2 rw\nnode /dev/tty2 /dev/tty2 rw\n");
+	host_remove("/dev/tty0");
+	run_for(300 * USEC_PER_MSEC);
+	expect_error("tty0", -EIO, "has disappeared");
+	answers = (struct allocation_answers){ 0 };
 }
 
 static void test_container(void **state)
@@ -336,6 +372,7 @@ int main(void)
 		TEST(test_devices),
 		TEST(test_removed),
 		TEST(test_unhealthy),
+		TEST(test_claims),
 		TEST(test_container),
 		TEST(test_missing),
 		TEST(test_conflicts),

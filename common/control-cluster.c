@@ -14,6 +14,7 @@ static const struct control_rule rules[] = {
 	[CLUSTER_PREPARED] = { .name = "PREPARED",
 		.fields = FIELD_NUMBER | FIELD_TEXT,
 		.n_optional_fds = 1 },
+	[CLUSTER_HELD] = { .name = "HELD", .n_fds = 1 },
 
 	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },
 	[CLUSTER_SESSION_ENDED] = { .name = "SESSION_ENDED",

@@ -18,6 +18,8 @@ enum cluster_type {
 			     memfd with JSON, if the claim is prepared, see
 			     supervisor/books/dra-claim.h. Neither: PREPARE named no devices, and
 			     the claim is not known */
+	CLUSTER_HELD, /* [fd] sealed memfd with JSON, by name of the device: {"resource", "id"} of
+			 each device that a claim holds; replaces the one before */
 	/* devplugd-cluster to supervisor */
 	CLUSTER_SESSION_ENDED, /* [session, text] why */
 	CLUSTER_FILE_WANTED,   /* [text] the kubeconfig file, if empty, or a path that is in it */

@@ -40,6 +40,7 @@ static const struct {
 	{ NUMBER(removed), FIELD_REMOVED, COUNT },
 	{ NUMBER(generation), FIELD_POOL, COUNT },
 	{ NUMBER(slices), FIELD_POOL, COUNT },
+	{ NUMBER(lacks), FIELD_POOL, COUNT },
 	{ NUMBER(peer), FIELD_PEER, 0 },
 	{ NUMBER(prestart), FIELD_PRESTART, 0 },
 #undef NUMBER

@@ -41,7 +41,7 @@ enum control_field {
 	FIELD_TIMES = 1 << 4,     /* `gone_by`, `allocated_before`, `kubelet_restarted` */
 	FIELD_DEVICES = 1 << 5,   /* `devices`, `healthy`, `ids`, `healthy_ids` */
 	FIELD_REMOVED = 1 << 6,   /* `removed` */
-	FIELD_POOL = 1 << 7,      /* `generation`, `slices` */
+	FIELD_POOL = 1 << 7,      /* `generation`, `slices`, `lacks` */
 	FIELD_TEXT = 1 << 8,      /* `text` */
 	FIELD_PEER = 1 << 9,      /* `peer` */
 	FIELD_PRESTART = 1 << 10, /* `prestart` */
@@ -74,6 +74,7 @@ struct control_message {
 	uint64_t healthy_ids; /* offered ids that are listed as healthy */
 	uint64_t removed;     /* removed devices that are still listed */
 	uint64_t generation, slices;
+	uint64_t lacks;              /* of the API server: bits of enum slice_lack */
 	uint64_t peer;               /* process that listens on kubelet.sock; 0: unknown */
 	uint64_t prestart;           /* whether PreStartContainer is required */
 	char text[CONTROL_TEXT_MAX]; /* NUL-terminated UTF-8 */

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "dra/model/dra-names.h"
 #include "dra/model/dra-slices.h"
+#include "dra/model/slice-lacks.h"
 #include "dra/model/stored-slice.h"
 
 #define SLICES_PATH "/apis/" DRA_API_VERSION "/resourceslices"
@@ -37,7 +38,7 @@
  * count. */
 #define GENERATION_MAX (INT64_MAX / 2)
 
-enum step { STEP_IDLE, STEP_NODE, STEP_LIST, STEP_WRITE };
+enum step { STEP_IDLE, STEP_NODE, STEP_RELEASE, STEP_LIST, STEP_WRITE };
 
 /* A pending write. */
 struct write {
@@ -55,7 +56,11 @@ struct dra_publisher {
 
 	struct dra_inventory inventory;
 	json_t *resources; /* its input; NULL: not known yet */
-	bool no_taints;    /* the server drops them */
+	json_t *held;      /* see struct dra_inventory_options */
+	unsigned lacks;    /* bits of enum slice_lack; LACK_OTHER is only reported */
+	char *release;     /* the server's when `lacks` was found; NULL: not known */
+	json_t *settled;   /* see stored_slice_settle() */
+	json_t *times;     /* of taints */
 
 	enum step step;
 	bool again;  /* something has changed during a round */
@@ -141,8 +146,14 @@ static void report(struct dra_publisher *publisher, const char *failure)
 {
 	bool known = publisher->stored && json_object_size(publisher->stored) > 0;
 
-	publisher->on_change(known ? (uint64_t)publisher->generation : 0,
-		json_object_size(publisher->stored), failure, publisher->userdata);
+	const struct dra_pool_state state = {
+		.generation = known ? (uint64_t)publisher->generation : 0,
+		.slices = json_object_size(publisher->stored),
+		.lacks = publisher->lacks,
+		.failure = failure,
+	};
+
+	publisher->on_change(&state, publisher->userdata);
 }
 
 /* --- the end of a round --- */
@@ -217,27 +228,19 @@ static void ask(struct dra_publisher *publisher, const char *method, const char 
 
 static void next_write(struct dra_publisher *publisher);
 
-/* Whether a device that we sent with a taint has none: then the server does not support taints. */
-static bool lost_taints(const json_t *sent, const json_t *stored)
+/* Publishes these resources from now on, as far as the server can store them. Returns 0, or -ENOMEM
+ * without a change. */
+static int rebuild(struct dra_publisher *publisher, json_t *resources, json_t *held, unsigned lacks)
 {
-	const json_t *ours = json_object_get(json_object_get(sent, "spec"), "devices");
-	const json_t *theirs = json_object_get(json_object_get(stored, "spec"), "devices");
-
-	for (size_t i = 0; i < json_array_size(ours); i++)
-		if (json_object_get(json_array_get(ours, i), "taints") &&
-			!json_object_get(json_array_get(theirs, i), "taints"))
-			return true;
-	return false;
-}
-
-/* Publishes these resources from now on, with or without taints. Returns 0, or -ENOMEM without a
- * change. */
-static int rebuild(struct dra_publisher *publisher, json_t *resources, bool no_taints)
-{
+	const struct dra_inventory_options options = {
+		.driver = publisher->driver,
+		.lacks = lacks,
+		.held = held,
+	};
 	struct dra_inventory inventory;
 	int r;
 
-	r = dra_inventory_build(resources, publisher->driver, !no_taints, &inventory);
+	r = dra_inventory_build(resources, &options, &inventory);
 	if (r < 0)
 		return r;
 	dra_inventory_done(&publisher->inventory);
@@ -245,18 +248,67 @@ static int rebuild(struct dra_publisher *publisher, json_t *resources, bool no_t
 	(void)json_incref(resources);
 	json_decref(publisher->resources);
 	publisher->resources = resources;
-	publisher->no_taints = no_taints;
+	(void)json_incref(held);
+	json_decref(publisher->held);
+	publisher->held = held;
+	publisher->lacks = lacks;
+	taint_times_forget(publisher->times, inventory.names);
 	return 0;
+}
+
+/* The server lacks more than was known: the slices are made again at once, because devices that
+ * lost a taint can be allocated. */
+static bool learn_lacks(struct dra_publisher *publisher, unsigned found, const char *other)
+{
+	unsigned before = publisher->lacks;
+
+	found &= ~before;
+	if (found == 0 ||
+		rebuild(publisher, publisher->resources, publisher->held, before | found) < 0)
+		return false;
+	for (size_t i = 0; i < _LACK_MAX; i++)
+		if (found & 1U << i)
+			log_notice("the API server does not support %s%s%s", slice_lack_text(i),
+				i == LACK_OTHER ? ": " : "", i == LACK_OTHER ? other : "");
+	return true;
+}
+
+/* Begins the round again, with other slices. */
+static void restart_round(struct dra_publisher *publisher)
+{
+	publisher->step = STEP_IDLE;
+	publisher->again = false;
+	forget_writes(publisher);
+	(void)sd_event_source_set_enabled(publisher->slow_timer, SD_EVENT_OFF);
+	plan(publisher->round_timer, 0);
+}
+
+/* Keeps the server's answer to a write. */
+static int take_written(struct dra_publisher *publisher, const json_t *sent, json_t *stored)
+{
+	int r = json_object_set(publisher->stored, name_of(stored), stored);
+
+	if (r >= 0)
+		r = stored_slice_settle(publisher->settled, sent, stored);
+	if (r >= 0)
+		r = taint_times_take(publisher->times, stored);
+	return r < 0 ? -ENOMEM : 0;
 }
 
 static void on_written(const struct dra_answer *answer, void *userdata)
 {
 	struct dra_publisher *publisher = userdata;
 	const struct write *write = &publisher->writes[publisher->at];
+	char other[SLICE_FIELD_MAX] = "";
+	unsigned lacks = 0;
 
 	/* The object of a deletion does not exist, as wanted. */
 	if (answer->failure && (write->object || answer->code != 404)) {
-		fail_round(publisher, answer);
+		if (answer->code == 422 &&
+			learn_lacks(publisher, slice_lacks_refused(answer->body), other))
+			restart_round(publisher);
+		else
+			fail_round(publisher, answer);
 		return;
 	}
 	if (!write->object)
@@ -265,14 +317,14 @@ static void on_written(const struct dra_answer *answer, void *userdata)
 		fail_round_text(
 			publisher, "the API server stored a ResourceSlice without a valid name");
 		return;
-	} else if (json_object_set(publisher->stored, name_of(answer->body), answer->body) < 0) {
+	} else if (take_written(publisher, write->object, answer->body) < 0) {
 		fail_round_text(publisher, "out of memory");
 		return;
-	} else if (!publisher->no_taints && lost_taints(write->object, answer->body)) {
-		publisher->again = true;
-		if (rebuild(publisher, publisher->resources, true) >= 0)
-			log_notice("the API server does not support device taints: unhealthy "
-				   "devices are left out of the ResourceSlices");
+	} else
+		lacks = slice_lacks_dropped(write->object, answer->body, other);
+	if (learn_lacks(publisher, lacks, other)) {
+		restart_round(publisher);
+		return;
 	}
 	publisher->at++;
 	next_write(publisher);
@@ -348,16 +400,20 @@ static int compare_slice(struct dra_publisher *publisher, const struct dra_pool 
 		return -ENOMEM;
 	if (stored && json_object_set_new(comparison->taken, name_of(stored), json_true()) < 0)
 		return -ENOMEM;
-	if (stored && stored_slice_is(stored, wanted))
+	if (stored &&
+		(stored_slice_is(stored, wanted) ||
+			stored_slice_is_settled(publisher->settled, stored, wanted)))
 		return 0;
 	comparison->different += stored != NULL;
 	comparison->missing += stored == NULL;
 	if (count)
 		return 0;
-	if (!stored)
-		return add_write(publisher, "POST", json_incref(wanted), NULL);
-	object = stored_slice_update(stored, wanted);
-	return object ? add_write(publisher, "PUT", object, name_of(stored)) : -ENOMEM;
+	object = stored ? stored_slice_update(stored, wanted) : json_deep_copy(wanted);
+	if (!object)
+		return -ENOMEM;
+	taint_times_set(publisher->times, object);
+	return add_write(
+		publisher, stored ? "PUT" : "POST", object, stored ? name_of(stored) : NULL);
 }
 
 /* Stored slices that are no longer part of the pool are deleted first. */
@@ -441,6 +497,8 @@ static int take_slice(struct dra_publisher *publisher, json_t *slice)
 		return 0;
 	if (generation_of(slice) <= GENERATION_MAX)
 		publisher->highest = MAX_OF(publisher->highest, generation_of(slice));
+	if (taint_times_take(publisher->times, slice) < 0)
+		return -ENOMEM;
 	return json_object_set(publisher->pending, name_of(slice), slice);
 }
 
@@ -513,6 +571,33 @@ static void read_list(struct dra_publisher *publisher, const char *continuation)
 	ask(publisher, "GET", path, NULL, on_list);
 }
 
+/* Another release may have what the former one lacked. */
+static void on_release(const struct dra_answer *answer, void *userdata)
+{
+	struct dra_publisher *publisher = userdata;
+	const char *release = text_of(answer->body, "gitVersion");
+	_cleanup_free_ char *before = TAKE_PTR(publisher->release);
+
+	if (answer->failure && answer->code == 0) {
+		fail_round(publisher, answer);
+		return;
+	}
+	publisher->release = strdup(release);
+	if (before && !streq(before, release) && publisher->lacks)
+		(void)rebuild(publisher, publisher->resources, publisher->held, 0);
+	read_list(publisher, "");
+}
+
+static void read_release(struct dra_publisher *publisher)
+{
+	if (publisher->release && !publisher->lacks) {
+		read_list(publisher, "");
+		return;
+	}
+	publisher->step = STEP_RELEASE;
+	ask(publisher, "GET", "/version", NULL, on_release);
+}
+
 static void on_node(const struct dra_answer *answer, void *userdata)
 {
 	struct dra_publisher *publisher = userdata;
@@ -524,7 +609,7 @@ static void on_node(const struct dra_answer *answer, void *userdata)
 	}
 	free(publisher->node_uid);
 	publisher->node_uid = strdup(uid);
-	read_list(publisher, "");
+	read_release(publisher);
 }
 
 static void read_node(struct dra_publisher *publisher)
@@ -554,7 +639,7 @@ static int on_round(sd_event_source *source, uint64_t usec, void *userdata)
 	if (!publisher->node_uid)
 		read_node(publisher);
 	else if (!publisher->stored)
-		read_list(publisher, "");
+		read_release(publisher);
 	else
 		write_changes(publisher);
 	return 0;
@@ -664,15 +749,17 @@ static void start_watch(struct dra_publisher *publisher)
 
 /* --- --- */
 
-int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources)
+int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources, const json_t *held)
 {
-	json_auto_t *copy = NULL;
+	json_auto_t *copy = NULL, *held_copy = NULL;
 	int r;
 
-	if (publisher->resources && json_equal(publisher->resources, resources))
+	if (publisher->resources && json_equal(publisher->resources, resources) &&
+		json_equal(publisher->held, held))
 		return 0;
 	copy = json_deep_copy(resources);
-	r = copy ? rebuild(publisher, copy, publisher->no_taints) : -ENOMEM;
+	held_copy = json_deep_copy(held);
+	r = copy && held_copy ? rebuild(publisher, copy, held_copy, publisher->lacks) : -ENOMEM;
 	if (r < 0)
 		return r;
 	if (publisher->step != STEP_IDLE)
@@ -712,6 +799,8 @@ int dra_publisher_new(sd_event *event, struct dra_api *api, const char *driver, 
 	publisher->on_change = on_change;
 	publisher->userdata = userdata;
 	publisher->seen = json_object();
+	publisher->settled = json_object();
+	publisher->times = json_object();
 	r = sd_event_add_time(event, &publisher->round_timer, CLOCK_MONOTONIC, USEC_INFINITY,
 		USEC_PER_MSEC, on_round, publisher);
 	if (r >= 0)
@@ -743,10 +832,14 @@ struct dra_publisher *dra_publisher_free(struct dra_publisher *publisher)
 	sd_event_source_disable_unref(publisher->watch_timer);
 	sd_event_source_disable_unref(publisher->slow_timer);
 	json_decref(publisher->resources);
+	json_decref(publisher->held);
+	json_decref(publisher->settled);
+	json_decref(publisher->times);
 	json_decref(publisher->stored);
 	json_decref(publisher->pending);
 	json_decref(publisher->seen);
 	free(publisher->node_uid);
+	free(publisher->release);
 	free(publisher->version);
 	free(publisher->watch_failure);
 	free(publisher);

@@ -14,17 +14,21 @@
 
 struct dra_publisher;
 
-/* The state of publication: "" or the failure, see CLUSTER_POOL. */
-typedef void (*dra_pool_handler)(
-	uint64_t generation, uint64_t slices, const char *failure, void *userdata);
+/* The state of publication. */
+struct dra_pool_state {
+	uint64_t generation, slices;
+	uint64_t lacks;      /* bits of enum slice_lack: what the API server does not have */
+	const char *failure; /* "" or what fails */
+};
+typedef void (*dra_pool_handler)(const struct dra_pool_state *state, void *userdata);
 
 /* `driver` and `node` outlive the publisher. */
 int dra_publisher_new(sd_event *event, struct dra_api *api, const char *driver, const char *node,
 	dra_pool_handler on_change, void *userdata, struct dra_publisher **ret);
 
-/* The current devices; `resources` as dra_inventory_build() takes them. The caller keeps its
- * reference. Returns 0 or -ENOMEM. */
-int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources);
+/* The current devices; `resources` as dra_inventory_build() takes them; `held`: see its
+ * options. The caller keeps its references. Returns 0 or -ENOMEM. */
+int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources, const json_t *held);
 
 /* To be called when the kubelet may have deleted the slices, as it does when it starts. */
 void dra_publisher_check(struct dra_publisher *publisher);

@@ -41,6 +41,7 @@ struct driver_process {
 	char *driver, *node_name;
 	json_t *resources; /* names of the settings, in their order */
 	json_t *devices;   /* by resource, as far as they are known */
+	json_t *held;      /* see CLUSTER_HELD */
 	sd_event_source *report_wait;
 	bool waited; /* known devices are published, although a resource has not reported */
 };
@@ -67,7 +68,7 @@ static void publish(struct driver_process *process)
 			resources, json_pack("{s:O, s:O}", "name", name, "devices", devices));
 	}
 	process->waited = true;
-	if (dra_publisher_set(process->publisher, resources) < 0)
+	if (dra_publisher_set(process->publisher, resources, process->held) < 0)
 		log_error("the devices cannot be published: out of memory");
 	dra_health_set(process->health, dra_publisher_names(process->publisher));
 }
@@ -85,13 +86,14 @@ static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata
 	return 0;
 }
 
-static void on_pool(uint64_t generation, uint64_t slices, const char *failure, void *userdata)
+static void on_pool(const struct dra_pool_state *state, void *userdata)
 {
 	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_POOL);
 
-	message.generation = generation;
-	message.slices = slices;
-	(void)snprintf(message.text, sizeof(message.text), "%s", failure);
+	message.generation = state->generation;
+	message.slices = state->slices;
+	message.lacks = state->lacks;
+	(void)snprintf(message.text, sizeof(message.text), "%s", state->failure);
 	(void)control_send(CONTROL_FD, &message);
 }
 
@@ -182,6 +184,28 @@ static int handle_inventory(struct driver_process *process, struct control_messa
 	return 0;
 }
 
+static int handle_held(struct driver_process *process, struct control_message *message)
+{
+	_cleanup_free_ char *text = NULL;
+	json_t *held;
+	size_t size;
+	int r;
+
+	r = sealed_read(message->fds[0], CONTROL_DEVICES_MAX, &text, &size);
+	if (r < 0)
+		return r;
+	held = json_loadb(text, size, 0, NULL);
+	if (!json_is_object(held)) {
+		json_decref(held);
+		return -EBADMSG;
+	}
+	json_decref(process->held);
+	process->held = held;
+	if (process->publisher)
+		publish(process);
+	return 0;
+}
+
 static int handle_session(struct driver_process *process, struct control_message *message)
 {
 	if (process->node)
@@ -220,6 +244,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 	static int (*const handlers[])(struct driver_process *, struct control_message *) = {
 		[CLUSTER_CONFIGURE] = handle_configure,
 		[CONTROL_INVENTORY] = handle_inventory,
+		[CLUSTER_HELD] = handle_held,
 		[CLUSTER_SESSION] = handle_session,
 		[CLUSTER_REGISTERED] = handle_registered,
 		[CLUSTER_FILE] = handle_file,
@@ -272,6 +297,7 @@ static int run(struct driver_process *process)
 	}
 	process->supervisor_uid = supervisor.uid;
 	process->devices = json_object();
+	process->held = json_object();
 	r = sandbox_give_up_programs(true);
 	if (r >= 0)
 		r = sd_event_default(&process->event);
@@ -300,6 +326,7 @@ static void process_done(struct driver_process *process)
 	(void)dra_api_free(process->api);
 	json_decref(process->resources);
 	json_decref(process->devices);
+	json_decref(process->held);
 	free(process->driver);
 	free(process->node_name);
 	sd_event_source_disable_unref(process->alive);

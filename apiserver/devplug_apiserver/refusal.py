@@ -6,16 +6,17 @@ REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFo
 
 
 class Refusal(Exception):
-    def __init__(self, code, message, reason=None):
+    def __init__(self, code, message, reason=None, field=None):
         super().__init__(message)
-        self.code, self.message, self.reason = code, message, reason or REASONS.get(code, "Unknown")
+        self.code, self.message, self.reason, self.field = code, message, reason or REASONS.get(code, "Unknown"), field
 
     def status(self):
         """The object that an API server answers with."""
+        details = {"details": {"causes": [{"message": self.message, "field": self.field}]}} if self.field else {}
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
-                "reason": self.reason, "code": self.code}
+                "reason": self.reason, "code": self.code, **details}
 
 
 def invalid(path, what):
     """The error of a field."""
-    return Refusal(422, f"{path}: {what}")
+    return Refusal(422, f"{path}: {what}", field=path)

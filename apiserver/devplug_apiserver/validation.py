@@ -148,13 +148,14 @@ def check_capacity(path, device, name, release):
 
 # --- slices
 
-def check_taint(path, taint):
+def check_taint(path, taint, release):
     domain, slash, name = taint["key"].rpartition("/")
     if (slash and not SUBDOMAIN.match(domain)) or not LABEL_NAME.match(name):
         raise invalid(path + ".key", f"Invalid value: {taint['key']!r}: must be a label name")
     check_name(path + ".value", taint.get("value", ""), LABEL_VALUE, "a label value")
-    if taint["effect"] not in EFFECTS:
-        raise invalid(path + ".effect", f"Unsupported value: {taint['effect']!r}: supported values: {', '.join(EFFECTS)}")
+    effects = EFFECTS if release.at_least("1.35") else EFFECTS[1:]
+    if taint["effect"] not in effects:
+        raise invalid(path + ".effect", f"Unsupported value: {taint['effect']!r}: supported values: {', '.join(effects)}")
 
 
 def check_conditions(path, device):
@@ -185,7 +186,7 @@ def check_device(path, device, release):
         check_capacity(f"{path}.capacity[{name}]", device, name, release)
     at_most(path + ".taints", device.get("taints", []), TAINTS_MAX)
     for i, taint in enumerate(device.get("taints", [])):
-        check_taint(f"{path}.taints[{i}]", taint)
+        check_taint(f"{path}.taints[{i}]", taint, release)
     check_conditions(path, device)
     at_most(path + ".consumesCounters", device.get("consumesCounters", []), CONSUMED_SETS_MAX)
     check_unique(path + ".consumesCounters", [use["counterSet"] for use in device.get("consumesCounters", [])])

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Builds ResourceSlices from devices. Which slice a device is in depends on its place among all
- * listed devices, healthy or not, so it stays there when its health changes. Attributes are
+ * listed devices, healthy or not, so it stays there when its health changes. Devices that claims
+ * hold, but no resource lists, follow. Attributes are
  * permanent properties of the device: every scheduler of the cluster reads them, so values that
  * change, and names that the kernel assigns in the order of probing, are left out.
  */
@@ -11,6 +12,7 @@
 
 #include "common/json-read.h"
 #include "dra/model/dra-names.h"
+#include "dra/model/slice-lacks.h"
 #include "drivers/model/device.h"
 
 /* k8s.io/api/resource/v1: ResourceSliceMaxAttributesAndCapacitiesPerDevice (32) and
@@ -18,6 +20,7 @@
 #define ATTRIBUTES_MAX     31 /* and a capacity */
 #define ATTRIBUTE_NAME_MAX 32
 #define TAINT_VALUE_MAX    63
+#define LOWER_CASE         "abcdefghijklmnopqrstuvwxyz"
 /* The variable that is a capacity. */
 #define CAPACITY_MEMORY "memory"
 
@@ -162,14 +165,53 @@ static json_t *make_attributes(const char *resource, const json_t *device)
 
 /* --- devices --- */
 
-/* Lower-case words of our own, see unit_cause_name(). */
-static json_t *make_taint(const char *driver, const json_t *device)
+static bool is_healthy(const json_t *device)
 {
-	char key[160], value[TAINT_VALUE_MAX + 1];
+	return streq(text_of(device, "health"), "Healthy");
+}
 
-	(void)snprintf(key, sizeof(key), "%s/unhealthy", driver);
-	(void)snprintf(value, sizeof(value), "%s", text_of(device, "cause"));
-	return json_pack("[{s:s, s:s, s:s}]", "key", key, "value", value, "effect", "NoSchedule");
+/* `value` "": none. Returns 0 or -ENOMEM. */
+static int add_taint(json_t *taints, const char *driver, const char *name, const char *value)
+{
+	char key[160];
+
+	if (json_array_size(taints) >= DRA_TAINTS_MAX)
+		return 0;
+	(void)snprintf(key, sizeof(key), "%s/%s", driver, name);
+	return json_array_append_new(taints,
+		       json_pack("{s:s, s:s*, s:s}", "key", key, "value", *value ? value : NULL,
+			       "effect", "NoSchedule")) < 0
+		? -ENOMEM
+		: 0;
+}
+
+/* A cause is a word of unit_cause_name(); a faulty process may report anything. Returns 0 or
+ * -ENOMEM. */
+static int add_cause(json_t *taints, const char *driver, const char *cause)
+{
+	static const struct {
+		const char *cause, *name;
+	} names[] = {
+		{ "gone", "missing" },
+		{ "cordoned", "cordoned" },
+	};
+	size_t length = strspn(cause, LOWER_CASE);
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (streq(cause, names[i].cause))
+			return add_taint(taints, driver, names[i].name, "");
+	return add_taint(taints, driver, "unhealthy",
+		cause[length] || length > TAINT_VALUE_MAX ? "" : cause);
+}
+
+/* Empty if it needs none; NULL if memory is short. */
+static json_t *make_taints(const char *driver, const json_t *device)
+{
+	json_auto_t *taints = json_array();
+
+	if (!is_healthy(device) && add_cause(taints, driver, text_of(device, "cause")) < 0)
+		return NULL;
+	return json_incref(taints);
 }
 
 /* A device that is missing, belongs to another resource, or is in use by the device plugin cannot
@@ -184,54 +226,79 @@ static bool is_offered(const json_t *device)
 	return !streq(text_of(device, "health"), "Claimed");
 }
 
-static bool is_healthy(const json_t *device)
-{
-	return streq(text_of(device, "health"), "Healthy");
-}
-
 struct building {
-	const char *driver, *resource;
-	bool taints;
+	const struct dra_inventory_options *options;
+	const char *resource;
 	size_t n_devices;
 	struct dra_inventory *inventory;
 };
 
+/* What a slice has of a device. NULL if memory is short: a bad device may not lose its taint. */
+static json_t *make_device(const struct building *building, const char *name, const json_t *device)
+{
+	json_auto_t *taints = make_taints(building->options->driver, device);
+	bool tainted =
+		json_array_size(taints) > 0 && !(building->options->lacks & 1U << LACK_TAINTS);
+
+	return taints ? json_pack("{s:s, s:o, s:o*, s:O*}", "name", name, "attributes",
+				make_attributes(building->resource, device), "capacity",
+				make_capacity(device), "taints", tainted ? taints : NULL)
+		      : NULL;
+}
+
+/* The slice of the next device; NULL if memory is short. */
+static json_t *next_place(struct building *building)
+{
+	json_t *slices = building->inventory->slices;
+	size_t slice = building->n_devices++ / DRA_SLICE_DEVICES_MAX;
+
+	if (slice >= json_array_size(slices) && json_array_append_new(slices, json_array()) < 0)
+		return NULL;
+	return json_array_get(slices, slice);
+}
+
+/* Keeps the place of a device. */
+static int leave_out(struct building *building)
+{
+	building->inventory->left_out++;
+	return next_place(building) ? 0 : -ENOMEM;
+}
+
+/* Takes the device; NULL is memory that is short. */
+static int add_to_slice(struct building *building, json_t *made)
+{
+	json_t *place = next_place(building);
+
+	if (place)
+		return json_array_append_new(place, made) < 0 ? -ENOMEM : 0;
+	json_decref(made);
+	return -ENOMEM;
+}
+
 static int add_replica(
 	struct building *building, const json_t *device, json_int_t replica, bool withheld)
 {
-	struct dra_inventory *inventory = building->inventory;
+	const struct dra_inventory_options *options = building->options;
 	char buffer[OFFERED_ID_MAX + 1], name[DRA_DEVICE_NAME_MAX + 1];
 	const char *offered = text_of(device, "id");
-	size_t slice = building->n_devices / DRA_SLICE_DEVICES_MAX;
-	json_t *made, *devices, *capacity;
+	json_t *names = building->inventory->names;
+	bool offer;
 
 	if (json_is_true(json_object_get(device, "shared")))
 		offered = offered_id_make(offered, (unsigned)replica, buffer);
 	dra_device_name(building->resource, offered, name);
-	if (json_object_get(inventory->names, name))
+	if (json_object_get(names, name))
 		return 0;
-	if (json_object_set_new(inventory->names, name,
+	if (json_object_set_new(names, name,
 		    json_pack("{s:s, s:s, s:b, s:s}", "resource", building->resource, "id", offered,
 			    "healthy", (int)is_healthy(device), "reason",
 			    text_of(device, "reason"))) < 0)
 		return -ENOMEM;
-	building->n_devices++;
-	if (slice >= json_array_size(inventory->slices) &&
-		json_array_append_new(inventory->slices, json_array()) < 0)
-		return -ENOMEM;
-	if (!is_offered(device) || withheld || (!is_healthy(device) && !building->taints)) {
-		inventory->left_out++;
-		return 0;
-	}
-	made = json_pack("{s:s, s:o}", "name", name, "attributes",
-		make_attributes(building->resource, device));
-	capacity = make_capacity(device);
-	if (capacity)
-		(void)json_object_set_new(made, "capacity", capacity);
-	if (!is_healthy(device))
-		(void)json_object_set_new(made, "taints", make_taint(building->driver, device));
-	devices = json_array_get(inventory->slices, slice);
-	return json_array_append_new(devices, made) < 0 ? -ENOMEM : 0;
+	offer = is_offered(device) && !withheld &&
+		(is_healthy(device) || !(options->lacks & 1U << LACK_TAINTS));
+	if (!offer && !json_object_get(options->held, name))
+		return leave_out(building);
+	return add_to_slice(building, make_device(building, name, device));
 }
 
 static json_int_t replicas_of(const json_t *device)
@@ -285,32 +352,39 @@ static int add_resource(struct building *building, const json_t *resource)
 	return r;
 }
 
-static size_t count_devices(const json_t *resources)
+/* Adds devices that a claim holds, but whose resource does not list them any more. */
+static int add_unlisted(struct building *building)
 {
-	const json_t *resource, *device;
-	size_t i, k, count = 0;
+	json_t *held = (json_t *)(uintptr_t)building->options->held, *device;
+	const char *name;
+	int r = 0;
 
-	json_array_foreach(resources, i, resource)
-		json_array_foreach(json_object_get(resource, "devices"), k, device) count +=
-		(size_t)replicas_of(device);
-	return count;
+	json_object_foreach(held, name, device)
+	{
+		json_auto_t *gone = NULL;
+
+		if (r < 0 || json_object_get(building->inventory->names, name))
+			continue;
+		building->resource = text_of(device, "resource");
+		gone = json_pack("{s:s, s:s}", "id", text_of(device, "id"), "cause", "gone");
+		r = gone ? add_to_slice(building, make_device(building, name, gone)) : -ENOMEM;
+	}
+	return r;
 }
 
-int dra_inventory_build(
-	const json_t *resources, const char *driver, bool taints, struct dra_inventory *ret)
+int dra_inventory_build(const json_t *resources, const struct dra_inventory_options *options,
+	struct dra_inventory *ret)
 {
 	struct dra_inventory inventory = { .slices = json_array(), .names = json_object() };
-	struct building building = {
-		.driver = driver,
-		.taints = taints && count_devices(resources) <= DRA_SLICE_TAINTED_DEVICES_MAX,
-		.inventory = &inventory,
-	};
+	struct building building = { .options = options, .inventory = &inventory };
 	const json_t *resource;
 	size_t i;
 	int r = 0;
 
 	json_array_foreach(resources, i, resource) if (r >= 0) r =
 		add_resource(&building, resource);
+	if (r >= 0)
+		r = add_unlisted(&building);
 	if (r >= 0 && json_array_size(inventory.slices) == 0 &&
 		json_array_append_new(inventory.slices, json_array()) < 0)
 		r = -ENOMEM;

@@ -4,7 +4,7 @@
 /*
  * ResourceSlices and DeviceClasses (resource.k8s.io/v1) made from the reports of the resources'
  * processes. A device stays in its slice when only its health changes, so that one change is one
- * request.
+ * request. A device that a claim holds stays until the claim has ended.
  */
 
 #include <jansson.h>
@@ -13,9 +13,10 @@
 
 #define DRA_API_VERSION "resource.k8s.io/v1"
 
-/* k8s.io/api/resource/v1: ResourceSliceMaxDevices, and the same where any device has a taint. */
-#define DRA_SLICE_DEVICES_MAX         128
-#define DRA_SLICE_TAINTED_DEVICES_MAX 64
+/* k8s.io/api/resource/v1: ResourceSliceMaxDevices is 128, but 64 where any device has a taint, and
+ * any device may get one. DeviceTaintsMaxLength. */
+#define DRA_SLICE_DEVICES_MAX 64
+#define DRA_TAINTS_MAX        16
 
 /* How many devices a resource may offer, replicas included; its process reports the number. */
 #define DRA_RESOURCE_DEVICES_MAX 200000
@@ -25,16 +26,22 @@ struct dra_inventory {
 	json_t *slices;  /* an array of the devices of each slice; at least one, which may be empty
 			  */
 	json_t *names;   /* for each device: {"resource", "id", "healthy", "reason"} */
-	size_t left_out; /* devices that are not healthy and are not in their slice */
+	size_t left_out; /* devices that are not in their slice */
+};
+
+struct dra_inventory_options {
+	const char *driver;
+	unsigned lacks;     /* bits of enum slice_lack: what the API server does not have */
+	const json_t *held; /* by name of the device: {"resource", "id"} of each device that a claim
+			     * holds; NULL: none */
 };
 
 /* `resources`: array of {"name", "devices"}, the latter with the members of
- * proto/plugin/plugin-report.c. With `taints`, unhealthy devices get a taint if there are at most
- * DRA_SLICE_TAINTED_DEVICES_MAX devices; otherwise they are left out. Devices with an invalid id
- * (device_id_make()) and devices beyond DRA_RESOURCE_DEVICES_MAX are left out too. Returns 0 or
- * -ENOMEM. */
-int dra_inventory_build(
-	const json_t *resources, const char *driver, bool taints, struct dra_inventory *ret);
+ * proto/plugin/plugin-report.c. Unhealthy devices get taints; if the server lacks taints, those
+ * that no claim holds are left out. Devices with an invalid id (device_id_make()) and devices
+ * beyond DRA_RESOURCE_DEVICES_MAX are left out too. Returns 0 or -ENOMEM. */
+int dra_inventory_build(const json_t *resources, const struct dra_inventory_options *options,
+	struct dra_inventory *ret);
 void dra_inventory_done(struct dra_inventory *inventory);
 
 struct dra_pool {

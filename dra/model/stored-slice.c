@@ -31,19 +31,50 @@ bool stored_slice_is(const json_t *stored, const json_t *wanted)
 	return json_array_size(theirs) == 0 ? json_array_size(ours) == 0 : json_equal(ours, theirs);
 }
 
-/* The device with the name of another one; NULL: there is none. */
-static const json_t *find_device(const json_t *devices, const json_t *wanted)
+static const char *name_of(const json_t *object)
 {
-	const json_t *device;
-	size_t i;
-
-	json_array_foreach(devices, i, device)
-	{
-		if (streq(text_of(device, "name"), text_of(wanted, "name")))
-			return device;
-	}
-	return NULL;
+	return text_of(json_object_get(object, "metadata"), "name");
 }
+
+int stored_slice_settle(json_t *settled, const json_t *sent, const json_t *stored)
+{
+	const char *name = name_of(stored);
+
+	if (stored_slice_is(stored, sent)) {
+		(void)json_object_del(settled, name);
+		return 0;
+	}
+	return json_object_set_new(settled, name,
+		       json_pack("{s:O, s:O}", "sent", sent, "stored",
+			       json_object_get(stored, "spec"))) < 0
+		? -ENOMEM
+		: 0;
+}
+
+bool stored_slice_is_settled(const json_t *settled, const json_t *stored, const json_t *wanted)
+{
+	const json_t *pair = json_object_get(settled, name_of(stored));
+
+	return pair && stored_slice_is(json_object_get(pair, "sent"), wanted) &&
+		json_equal(json_object_get(pair, "stored"), json_object_get(stored, "spec"));
+}
+
+json_t *stored_slice_update(const json_t *stored, const json_t *wanted)
+{
+	json_auto_t *object = json_deep_copy(stored);
+	json_auto_t *spec = json_deep_copy(json_object_get(wanted, "spec"));
+	const json_t *owners =
+		json_object_get(json_object_get(wanted, "metadata"), "ownerReferences");
+
+	if (!object || !spec || json_object_update(json_object_get(object, "spec"), spec) < 0 ||
+		(owners &&
+			json_object_set(json_object_get(object, "metadata"), "ownerReferences",
+				(json_t *)(uintptr_t)owners) < 0))
+		return NULL;
+	return json_incref(object);
+}
+
+/* --- times of taints --- */
 
 static bool is_same_taint(const json_t *a, const json_t *b)
 {
@@ -55,47 +86,60 @@ static bool is_same_taint(const json_t *a, const json_t *b)
 	return true;
 }
 
-static void keep_times(const json_t *stored, json_t *device)
+static json_t *devices_of(const json_t *slice)
 {
-	const json_t *old;
-	json_t *taint;
-	size_t i, k;
+	return json_object_get(json_object_get(slice, "spec"), "devices");
+}
 
-	json_array_foreach(json_object_get(device, "taints"), i, taint)
+int taint_times_take(json_t *times, const json_t *stored)
+{
+	json_t *device;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(devices_of(stored), i, device)
 	{
-		json_array_foreach(json_object_get(stored, "taints"), k, old)
+		const char *name = text_of(device, "name");
+		json_t *taints = json_object_get(device, "taints");
+
+		if (taints)
+			r |= json_object_set(times, name, taints);
+		else
+			(void)json_object_del(times, name);
+	}
+	return r < 0 ? -ENOMEM : 0;
+}
+
+void taint_times_set(const json_t *times, json_t *slice)
+{
+	json_t *device, *taint, *old;
+	size_t i, k, n;
+
+	json_array_foreach(devices_of(slice), i, device)
+	{
+		const json_t *known = json_object_get(times, text_of(device, "name"));
+
+		json_array_foreach(json_object_get(device, "taints"), k, taint)
 		{
-			if (is_same_taint(old, taint) && json_object_get(old, "timeAdded"))
-				(void)json_object_set(
-					taint, "timeAdded", json_object_get(old, "timeAdded"));
+			json_array_foreach(known, n, old)
+			{
+				if (is_same_taint(old, taint) && json_object_get(old, "timeAdded"))
+					(void)json_object_set(taint, "timeAdded",
+						json_object_get(old, "timeAdded"));
+			}
 		}
 	}
 }
 
-/* The wanted spec with the times of the stored one. */
-static json_t *make_spec(const json_t *stored, const json_t *wanted)
+void taint_times_forget(json_t *times, const json_t *names)
 {
-	json_t *spec = json_deep_copy(json_object_get(wanted, "spec")), *device;
-	const json_t *old = json_object_get(json_object_get(stored, "spec"), "devices");
-	size_t i;
+	json_t *taints;
+	const char *name;
+	void *next;
 
-	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	json_object_foreach_safe(times, next, name, taints)
 	{
-		keep_times(find_device(old, device), device);
+		if (!json_object_get(names, name))
+			(void)json_object_del(times, name);
 	}
-	return spec;
-}
-
-json_t *stored_slice_update(const json_t *stored, const json_t *wanted)
-{
-	json_auto_t *object = json_deep_copy(stored), *spec = make_spec(stored, wanted);
-	const json_t *owners =
-		json_object_get(json_object_get(wanted, "metadata"), "ownerReferences");
-
-	if (!object || !spec || json_object_update(json_object_get(object, "spec"), spec) < 0 ||
-		(owners &&
-			json_object_set(json_object_get(object, "metadata"), "ownerReferences",
-				(json_t *)(uintptr_t)owners) < 0))
-		return NULL;
-	return json_incref(object);
 }

@@ -44,6 +44,7 @@ struct dra_claims {
 	size_t n_items;
 	size_t size, reserved;
 	uint64_t last_position;
+	uint64_t revision; /* from 1 on, see dra_claims_revision() */
 };
 
 static struct claim *claim_free(struct claim *claim)
@@ -272,6 +273,33 @@ json_t *dra_claims_devices(const struct dra_claims *claims)
 	return devices;
 }
 
+json_t *dra_claims_held(const struct dra_claims *claims)
+{
+	json_auto_t *held = json_object();
+
+	for (size_t i = 0; i < claims->n_items; i++) {
+		const json_t *claim = claims->items[i]->json;
+
+		for (size_t k = 0; k < dra_claim_count(claim); k++) {
+			const json_t *device = dra_claim_device(claim, k);
+
+			if (!dra_claim_is_forgotten(device) &&
+				!json_is_true(json_object_get(device, "admin")) &&
+				json_object_set_new(held, text_of(device, "name"),
+					json_pack("{s:O, s:O}", "resource",
+						json_object_get(device, "resource"), "id",
+						json_object_get(device, "id"))) < 0)
+				return NULL;
+		}
+	}
+	return json_incref(held);
+}
+
+uint64_t dra_claims_revision(const struct dra_claims *claims)
+{
+	return claims->revision;
+}
+
 /* Adds the claim's devices of the resource, NULL: of all. Returns 0 or -ENOMEM. */
 static int add_rows(json_t *rows, const json_t *claim, const char *resource)
 {
@@ -412,6 +440,7 @@ static int keep(struct dra_claims *claims, struct claim **old, struct claim *cla
 		claims->items[claims->n_items++] = claim;
 	}
 	claims->size += claim->size;
+	claims->revision++;
 	return 0;
 }
 
@@ -538,6 +567,7 @@ int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *
 	claims->size -= (*claim)->size;
 	(void)claim_free(*claim);
 	*claim = claims->items[--claims->n_items];
+	claims->revision++;
 	return 0;
 }
 
@@ -559,6 +589,7 @@ int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *re
 	if (!claim || r < 0)
 		return claim ? error_set(error, r, "out of memory")
 			     : error_set(error, -ENOENT, "the claim is not known any more");
+	claims->revision++;
 	r = save(claims, *claim, error);
 	claims->size += (*claim)->size - before;
 	return r;
@@ -764,6 +795,7 @@ int dra_claims_new(struct manager *manager, struct dra_claims **ret)
 	if (!claims)
 		return -ENOMEM;
 	claims->manager = manager;
+	claims->revision = 1;
 	claims->directory = make_directory_name(manager);
 	if (!claims->directory)
 		return -ENOMEM;

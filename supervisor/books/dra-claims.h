@@ -62,6 +62,11 @@ const json_t *dra_claims_next(const struct dra_claims *claims, uint64_t *positio
 /* All devices, by "NAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no memory. */
 json_t *dra_claims_devices(const struct dra_claims *claims);
 
+/* The devices that claims hold, by name: {"resource", "id"}, a new reference; admin access holds
+ * nothing. NULL: no memory. And a number that changes whenever they may have changed. */
+json_t *dra_claims_held(const struct dra_claims *claims);
+uint64_t dra_claims_revision(const struct dra_claims *claims);
+
 /* The devices of a resource, NULL: of all: an array of {"id", "namespace", "name", "uid",
  * "resource", "admin"} with the offered id and the claim, a new reference. NULL: no memory. */
 json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);

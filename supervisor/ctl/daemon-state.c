@@ -151,14 +151,14 @@ static json_t *clean_dra(const json_t *answer)
 
 	if (!json_is_object(dra))
 		return NULL;
-	return json_pack("{s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:o, s:o}", "driver",
+	return json_pack("{s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "driver",
 		clean_text_of(dra, "driver"), "node", clean_text_of(dra, "node"), "pid",
 		integer_of(dra, "pid"), "registered",
 		(int)json_is_true(json_object_get(dra, "registered")), "generation",
 		integer_of(dra, "generation"), "slices", integer_of(dra, "slices"), "claims",
 		integer_of(dra, "claims"), "registration_failure",
 		clean_text_of(dra, "registration_failure"), "api_failure",
-		clean_text_of(dra, "api_failure"));
+		clean_text_of(dra, "api_failure"), "lacks", clean_strings(dra, "lacks"));
 }
 
 static int join(struct daemon_state *daemon, const json_t *answer, const json_t *documents)

@@ -222,6 +222,7 @@ void show_dra(const struct daemon_state *daemon, const char *gap)
 	const char *registration = text_of(dra, "registration_failure");
 	const char *api = text_of(dra, "api_failure");
 	long long slices = integer_of(dra, "slices"), claims = integer_of(dra, "claims");
+	const json_t *lacks = json_object_get(dra, "lacks");
 
 	if (!dra)
 		return;
@@ -236,6 +237,9 @@ void show_dra(const struct daemon_state *daemon, const char *gap)
 		(void)printf("  registration: %s\n", registration);
 	if (*api)
 		(void)printf("  api: %s\n", api);
+	for (size_t i = 0; i < json_array_size(lacks); i++)
+		print_wrapped(INDENT, "  the API server lacks %s",
+			json_string_value(json_array_get(lacks, i)));
 }
 
 /* Only matters if a kubelet runs. */

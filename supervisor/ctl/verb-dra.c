@@ -4,7 +4,9 @@
  * a cluster, made from the file, and the slices of this node, made from the daemon's devices.
  */
 #include "configuration/config.h"
+#include "dra/model/dra-names.h"
 #include "dra/model/dra-slices.h"
+#include "dra/model/slice-lacks.h"
 #include "supervisor/ctl/verb.h"
 
 /* Takes the items. Returns the exit status. */
@@ -53,6 +55,49 @@ static json_t *find_resources(const struct daemon_state *daemon)
 	return found;
 }
 
+/* The devices that claims hold, for struct dra_inventory_options. */
+static json_t *find_held(const json_t *resources)
+{
+	json_t *held = json_object(), *resource, *device, *claim;
+	char name[DRA_DEVICE_NAME_MAX + 1];
+	size_t i, k, n;
+
+	json_array_foreach(resources, i, resource)
+	{
+		json_array_foreach(json_object_get(resource, "devices"), k, device)
+		{
+			json_array_foreach(json_object_get(device, "claims"), n, claim)
+			{
+				if (json_is_true(json_object_get(claim, "admin")))
+					continue;
+				dra_device_name(
+					text_of(resource, "name"), text_of(claim, "id"), name);
+				(void)json_object_set_new(held, name,
+					json_pack("{s:O, s:O}", "resource",
+						json_object_get(resource, "name"), "id",
+						json_object_get(claim, "id")));
+			}
+		}
+	}
+	return held;
+}
+
+/* The bits of what the API server lacks. */
+static unsigned find_lacks(const json_t *dra)
+{
+	const json_t *texts = json_object_get(dra, "lacks"), *text;
+	unsigned lacks = 0;
+	size_t i;
+
+	json_array_foreach(texts, i, text)
+	{
+		for (unsigned lack = 0; lack < _LACK_MAX; lack++)
+			if (streq(json_string_value(text), slice_lack_text(lack)))
+				lacks |= 1U << lack;
+	}
+	return lacks;
+}
+
 static json_t *make_slices(const struct daemon_state *daemon, const json_t *dra)
 {
 	const struct dra_pool pool = {
@@ -60,11 +105,16 @@ static json_t *make_slices(const struct daemon_state *daemon, const json_t *dra)
 		.node = text_of(dra, "node"),
 		.generation = MAX_OF(integer_of(dra, "generation"), (json_int_t)1),
 	};
-	json_auto_t *resources = find_resources(daemon);
+	json_auto_t *resources = find_resources(daemon), *held = find_held(resources);
+	const struct dra_inventory_options options = {
+		.driver = pool.driver,
+		.lacks = find_lacks(dra),
+		.held = held,
+	};
 	json_t *items = json_array();
 	struct dra_inventory inventory;
 
-	if (dra_inventory_build(resources, pool.driver, true, &inventory) < 0) {
+	if (dra_inventory_build(resources, &options, &inventory) < 0) {
 		json_decref(items);
 		return NULL;
 	}

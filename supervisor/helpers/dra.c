@@ -12,6 +12,7 @@
 #include "common/json-read.h"
 #include "common/log.h"
 #include "common/sealed.h"
+#include "dra/model/slice-lacks.h"
 #include "supervisor/books/booked.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
@@ -21,6 +22,7 @@
 #include "supervisor/children/manager.h"
 #include "supervisor/children/registrations.h"
 #include "supervisor/helpers/dra-credentials.h"
+#include "supervisor/helpers/dra-held.h"
 #include "supervisor/helpers/dra-prepare.h"
 #include "supervisor/helpers/dra-refresh.h"
 #include "supervisor/process/retry-delay.h"
@@ -52,7 +54,8 @@ struct dra {
 	struct dra_preparations *preparations;
 	struct dra_refreshes *refreshes;
 
-	uint64_t generation, slices;
+	uint64_t held_sent; /* see dra_held_send() */
+	uint64_t generation, slices, lacks;
 	char api_failure[CONTROL_TEXT_MAX];
 	struct log_once logged;        /* failures since the API server's last answer */
 	struct log_once claims_logged; /* that claims cannot be unprepared */
@@ -396,6 +399,7 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 		log_notice("the API server answers again");
 	dra->generation = message->generation;
 	dra->slices = message->slices;
+	dra->lacks = message->lacks;
 	(void)snprintf(dra->api_failure, sizeof(dra->api_failure), "%s", message->text);
 	manager_changed(dra->manager);
 	return true;
@@ -427,6 +431,12 @@ static int send_settings(struct dra *dra)
 	return auxiliary_send(dra->process, &message);
 }
 
+void dra_send_held(struct dra *dra)
+{
+	if (auxiliary_is_running(dra->process))
+		(void)dra_held_send(dra->process, dra->claims, &dra->held_sent);
+}
+
 uint64_t dra_send_devices(struct dra *dra, struct child *child)
 {
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
@@ -447,7 +457,13 @@ uint64_t dra_send_devices(struct dra *dra, struct child *child)
 static int on_started(struct auxiliary *process, void *userdata)
 {
 	struct dra *dra = userdata;
-	int r = send_settings(dra);
+	int r;
+
+	/* Before the settings, with which it begins to publish. */
+	dra->held_sent = 0;
+	r = dra_held_send(dra->process, dra->claims, &dra->held_sent);
+	if (r >= 0)
+		r = send_settings(dra);
 
 	for (size_t i = 0; i < dra->manager->n_children; i++) {
 		struct child *child = dra->manager->children[i];
@@ -601,15 +617,29 @@ void dra_configure(struct dra *dra)
 	dra->manager->dra_driver = dra->driver ?: dra->manager->config->dra.driver;
 }
 
+/* What the API server lacks, for people. */
+static json_t *describe_lacks(uint64_t lacks)
+{
+	json_t *texts = json_array();
+
+	for (size_t i = 0; i < _LACK_MAX; i++)
+		if (lacks & 1U << i)
+			(void)json_array_append_new(
+				texts, json_string(slice_lack_text((enum slice_lack)i)));
+	return texts;
+}
+
 json_t *dra_describe(const struct dra *dra)
 {
 	if (!dra || !dra->settings)
 		return NULL;
-	return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:s, s:s}", "driver", dra->driver,
-		"node", dra->node, "pid", (int)auxiliary_pid(dra->process), "registered",
-		(int)dra->registered, "generation", (json_int_t)dra->generation, "slices",
-		(json_int_t)dra->slices, "claims", (json_int_t)dra_claims_count(dra->claims),
-		"registration_failure", dra->registration_failure, "api_failure", dra->api_failure);
+	return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:s, s:s, s:o}", "driver",
+		dra->driver, "node", dra->node, "pid", (int)auxiliary_pid(dra->process),
+		"registered", (int)dra->registered, "generation", (json_int_t)dra->generation,
+		"slices", (json_int_t)dra->slices, "claims",
+		(json_int_t)dra_claims_count(dra->claims), "registration_failure",
+		dra->registration_failure, "api_failure", dra->api_failure, "lacks",
+		describe_lacks(dra->lacks));
 }
 
 static int on_linger(sd_event_source *source, uint64_t usec, void *userdata)

@@ -27,6 +27,9 @@ void dra_configure(struct dra *dra);
  * when to call again because of pacing (CLOCK_MONOTONIC), or USEC_INFINITY. */
 uint64_t dra_send_devices(struct dra *dra, struct child *child);
 
+/* Sends devplugd-cluster which devices claims hold, if it does not know. */
+void dra_send_held(struct dra *dra);
+
 /* For a resource that is served by DRA: a session without a socket, which exists while the driver
  * is registered. Returns 0, or -ENOENT with the error filled: then RESOURCE_KUBELET comes when
  * there can be one. Its events follow later, and so do the events of its end. */

@@ -6,7 +6,7 @@ import random
 import signal
 import unittest
 
-from api_server import RELEASES
+from api_server import RELEASES, Release
 from dra_kubelet import HealthStream
 from dra_node import DRIVER, DraTest
 from node import SEED, remove_tree, runs_no_programs, scaled, until
@@ -177,9 +177,13 @@ class Dra(DraTest):
                     taint = pool[name]["taints"][0]
                     self.assertTrue(taint.pop("timeAdded"))
                     self.assertEqual(pool[name]["taints"], [
-                        {"key": f"{DRIVER}/unhealthy", "value": "cordoned", "effect": "NoSchedule"}])
+                        {"key": f"{DRIVER}/cordoned", "effect": "NoSchedule"}])
+                    self.assertEqual(self.dra()["lacks"], [])
                 else:
                     self.await_pool(lambda pool: name not in pool)
+                    until(lambda: any("DRADeviceTaints" in text for text in self.dra()["lacks"]), "what is lacking")
+                    self.assertIn("the API server lacks device taints", self.ctl("status").stdout)
+                    self.assertNotIn(name, self.ctl("dra", "slices").stdout)
                 before = self.api.writes()
                 self.assertEqual(self.ctl("uncordon", "vendor.example/gpu/gpu-1").returncode, 0)
                 self.await_pool(lambda pool: len(pool) == 3 and "taints" not in pool[name])
@@ -189,11 +193,84 @@ class Dra(DraTest):
                 self.configure(self.resource("gpu"), self.resource("more", count=200))
                 self.node.reload()
                 self.await_pool(lambda pool: len(pool) == 203)
-                until(lambda: self.dra()["generation"] == 2 and self.dra()["slices"] == 2, "the new generation")
+                until(lambda: self.dra()["generation"] == 2 and self.dra()["slices"] == 4, "the new generation")
                 self.configure(self.resource("gpu"))
                 self.node.reload()
                 self.await_pool(lambda pool: len(pool) == 3)
                 self.node.stop()
+
+    def test_taints_that_are_dropped(self):
+        """A device that a claim holds stays in its slice, also without taints, which the server drops. A server of another
+        release is tried again."""
+        self.serve_api(release="1.34")
+        self.begin(self.resource("gpu"))
+        self.await_pool(lambda pool: len(pool) == 3)
+        names = [self.api.device_named("vendor.example/gpu", i) for i in range(3)]
+        claim = "default", "c", self.api.allocate("c", DRIVER, [("r", names[0])])
+        self.assertEqual(len(self.prepare(claim)[claim[2]]), 1)
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/*").returncode, 0)
+        pool = self.await_pool(lambda pool: len(pool) == 1)
+        self.assertEqual(list(pool), names[:1])
+        self.assertNotIn("taints", pool[names[0]])
+        self.assertIn("unhealthy devices are left out", self.node.output())
+        # The same is not written again and again: a change of another kind is one request.
+        before = len(self.api.writes())
+        self.assertEqual(self.unprepare(claim), {claim[2]: ""})
+        self.await_pool(lambda pool: not pool)
+        self.assertEqual(len(self.api.writes()) - before, 1)
+        self.api.kubernetes = Release("1.36")
+        self.api.change("DELETED", next(iter(self.api.slices)))
+        pool = self.await_pool(lambda pool: len(pool) == 3)
+        self.assertEqual({name: [taint["key"] for taint in device["taints"]] for name, device in pool.items()},
+                         {name: [f"{DRIVER}/cordoned"] for name in names})
+        until(lambda: self.dra()["lacks"] == [], "the taints to be supported")
+
+    def test_unknown_field_that_is_dropped(self):
+        """A field without a fall-back is named, and what the server makes of a slice is not written again."""
+        self.serve_api()
+        self.api.kubernetes.dropped.add(("Device", "attributes"))
+        self.begin(self.resource("gpu"))
+        self.await_pool(lambda pool: len(pool) == 3 and not any("attributes" in device for device in pool.values()))
+        until(lambda: "the log has its name" in "".join(self.dra()["lacks"]), "the field")
+        self.assertIn("spec.devices[].attributes", self.node.output())
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-1").returncode, 0)
+        self.await_pool(lambda pool: any("taints" in device for device in pool.values()))
+        self.assertEqual([method for method, _, _ in self.api.writes()], ["POST", "PUT"])
+
+    def test_times_of_taints(self):
+        """A taint keeps the time when it was added, over other changes, restarts, and slices that a kubelet deletes."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.await_pool(lambda pool: len(pool) == 3)
+        a, b, _ = (self.api.device_named("vendor.example/gpu", i) for i in range(3))
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0").returncode, 0)
+        self.await_pool(lambda pool: "taints" in pool[a])
+        old = "2026-01-01T00:00:00Z"
+        # Another client may set it; devplugd reads its slice again.
+        name = next(iter(self.api.slices))
+        changed = json.loads(json.dumps(self.api.slices[name]))
+        for device in changed["spec"]["devices"]:
+            for taint in device.get("taints", []):
+                taint["timeAdded"] = old
+        self.api.change("MODIFIED", name, changed)
+
+        def times(pool):
+            return {taint["timeAdded"] for taint in pool.get(a, {}).get("taints", [])}
+
+        for step in ("cordon", "uncordon"):
+            self.assertEqual(self.ctl(step, "vendor.example/gpu/gpu-1").returncode, 0)
+            self.await_pool(lambda pool: ("taints" in pool[b]) == (step == "cordon"))
+            self.assertEqual(times(self.api.pool()), {old})
+        with self.api.lock:
+            for name in list(self.api.slices):
+                self.api.change("DELETED", name)
+        self.kubelet.register(self.socket)
+        self.assertEqual(times(self.await_pool(lambda pool: len(pool) == 3)), {old})
+        os.kill(self.process(), signal.SIGKILL)
+        until(lambda: self.dra()["slices"] == 1 and not self.dra()["api_failure"] and self.process(), "the next process")
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-1").returncode, 0)
+        self.await_pool(lambda pool: "taints" in pool[b])
+        self.assertEqual(times(self.api.pool()), {old})
 
     def test_releases(self):
         """The same file serves the same claims on the API server of each release."""
@@ -211,17 +288,17 @@ class Dra(DraTest):
                 self.node.stop()
 
     def test_many_devices(self):
-        """1000 devices are 8 slices; when the health of one changes, one request is written."""
+        """1000 devices are 16 slices, which may all have taints; when the health of one changes, one request is written."""
         self.serve_api()
         self.begin(self.resource("gpu", count=1000))
         self.await_pool(lambda pool: len(pool) == 1000)
-        self.assertEqual(len(self.api.slices), 8)
-        until(lambda: self.dra()["slices"] == 8, "the slices to be known")
+        self.assertEqual(len(self.api.slices), 16)
+        until(lambda: self.dra()["slices"] == 16, "the slices to be known")
         before = len(self.api.writes())
         self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-500").returncode, 0)
-        self.await_pool(lambda pool: len(pool) == 999)
+        self.await_pool(lambda pool: sum("taints" in device for device in pool.values()) == 1)
         self.assertEqual(self.ctl("uncordon", "vendor.example/gpu/gpu-500").returncode, 0)
-        self.await_pool(lambda pool: len(pool) == 1000)
+        self.await_pool(lambda pool: len(pool) == 1000 and not any("taints" in device for device in pool.values()))
         self.assertEqual([method for method, _, _ in self.api.writes()[before:]], ["PUT", "PUT"])
 
     def test_capacity(self):
@@ -408,7 +485,7 @@ class Dra(DraTest):
         wanted = self.await_pool(lambda pool: len(pool) == 200)
 
         def repaired():
-            return self.api.pool() == wanted and len(self.api.slices) == 2
+            return self.api.pool() == wanted and len(self.api.slices) == 4
 
         name = next(iter(self.api.slices))
         self.api.change("DELETED", name)

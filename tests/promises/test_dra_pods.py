@@ -216,7 +216,9 @@ class DraPods(DraPodTest):
         until(lambda: devices() == {a: "Unhealthy", b: "Unhealthy", rest: "Healthy"}, "the free device to leave the list")
         until(lambda: health("a")[0][0] == "Unhealthy", "the pod's status")
         self.assertIn("has disappeared", health("a")[0][1])
-        self.await_pool(lambda pool: len(pool) == 1)
+        pool = self.await_pool(lambda pool: len(pool) == 3)
+        self.assertEqual(sorted(taint["key"] for device in pool.values() for taint in device.get("taints", [])),
+                         [f"{DRIVER}/missing"] * 2)
         # The next devplugd has the claims.
         self.node.stop()
         self.node.start()
@@ -224,8 +226,10 @@ class DraPods(DraPodTest):
         until(lambda: devices() == {a: "Unhealthy", b: "Unhealthy", rest: "Healthy"}, "the same list")
         self.assertEqual(self.remove("a"), "")
         until(lambda: devices() == {b: "Unhealthy", rest: "Healthy"}, "the device to leave the list")
+        self.await_pool(lambda pool: len(pool) == 2)
         self.assertEqual(self.ctl("forget", f"vendor.example/gpu/{b}").returncode, 0)
         until(lambda: devices() == {rest: "Healthy"}, "the forgotten device to leave the list")
+        self.await_pool(lambda pool: len(pool) == 1)
 
     def test_device_of_another_claim(self):
         """What the API server has given to two claims is prepared for one of them; the other pod waits for it."""

@@ -33,7 +33,7 @@ struct wire {
 	uint64_t session, number, phase, call, count;
 	uint64_t gone_by, allocated_before, kubelet_restarted;
 	uint64_t devices, healthy, ids, healthy_ids;
-	uint64_t removed, generation, slices;
+	uint64_t removed, generation, slices, lacks;
 	uint64_t peer, prestart;
 };
 
@@ -261,6 +261,7 @@ static struct control_message make(
 	if (rule->fields & FIELD_POOL && full) {
 		message.generation = 4;
 		message.slices = 5;
+		message.lacks = 3;
 	}
 	if (rule->fields & FIELD_PEER && full)
 		message.peer = 6;
@@ -298,6 +299,7 @@ static void assert_same(const struct control_message *got, const struct control_
 	assert_int_equal(got->removed, sent->removed);
 	assert_int_equal(got->generation, sent->generation);
 	assert_int_equal(got->slices, sent->slices);
+	assert_int_equal(got->lacks, sent->lacks);
 	assert_int_equal(got->peer, sent->peer);
 	assert_int_equal(got->prestart, sent->prestart);
 	assert_string_equal(got->text, sent->text);
@@ -348,7 +350,7 @@ static void test_rules(void **state)
 		for (uint32_t type = 0; type < protocols[p].protocol->n_rules; type++) {
 			const struct control_protocol *protocol = protocols[p].protocol;
 			const struct control_rule *rule = &protocol->rules[type];
-			uint64_t *numbers[18];
+			uint64_t *numbers[19];
 			struct control_message message;
 
 			if (!rule->name)
@@ -369,9 +371,10 @@ static void test_rules(void **state)
 			numbers[12] = &message.removed;
 			numbers[13] = &message.generation;
 			numbers[14] = &message.slices;
-			numbers[15] = &message.peer;
-			numbers[16] = &message.prestart;
-			numbers[17] = NULL;
+			numbers[15] = &message.lacks;
+			numbers[16] = &message.peer;
+			numbers[17] = &message.prestart;
+			numbers[18] = NULL;
 			for (size_t i = 0; numbers[i]; i++) {
 				uint64_t value = *numbers[i];
 				int expected = 0;

@@ -28,7 +28,7 @@ static json_t *resources_with(const char *id)
 	return resources;
 }
 
-static void on_change(uint64_t generation, uint64_t slices, const char *failure, void *userdata)
+static void on_change(const struct dra_pool_state *pool, void *userdata)
 {
 }
 
@@ -61,17 +61,18 @@ static void test_no_memory(void **state)
 		dra_publisher_new(event, api, "d.example", "n", on_change, NULL, &publisher), 0);
 	for (size_t i = 1; !all; i++) {
 		json_auto_t *before = resources_with("before"), *after = resources_with("after");
+		json_auto_t *held = json_object();
 		int r;
 
-		assert_int_equal(dra_publisher_set(publisher, before), 0);
+		assert_int_equal(dra_publisher_set(publisher, before, held), 0);
 		assert_string_equal(id_of(publisher), "before");
 		n_allocations = 0;
 		failing = i;
-		r = dra_publisher_set(publisher, after);
+		r = dra_publisher_set(publisher, after, held);
 		failing = 0;
 		all = n_allocations < i;
 		assert_string_equal(id_of(publisher), r < 0 ? "before" : "after");
-		assert_int_equal(dra_publisher_set(publisher, after), 0);
+		assert_int_equal(dra_publisher_set(publisher, after, held), 0);
 		assert_string_equal(id_of(publisher), "after");
 	}
 	publisher = dra_publisher_free(publisher);

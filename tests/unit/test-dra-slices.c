@@ -12,6 +12,7 @@
 #include "dra/dra-allocation.h"
 #include "dra/model/dra-names.h"
 #include "dra/model/dra-slices.h"
+#include "dra/model/slice-lacks.h"
 #include "dra/model/stored-slice.h"
 
 #define DRIVER "devices.vendor.example"
@@ -25,6 +26,8 @@ static json_t *parse(const char *text)
 		fail_msg("%s: %s", error.text, text);
 	return value;
 }
+
+static const struct dra_inventory_options all = { .driver = DRIVER };
 
 static void check_label(const char *name)
 {
@@ -83,7 +86,7 @@ static void test_attributes(void **state)
 	struct dra_inventory inventory;
 	const json_t *device;
 
-	assert_int_equal(dra_inventory_build(resources, DRIVER, true, &inventory), 0);
+	assert_int_equal(dra_inventory_build(resources, &all, &inventory), 0);
 	device = json_array_get(json_array_get(inventory.slices, 0), 0);
 	assert_true(json_equal(json_object_get(device, "attributes"), wanted));
 	dra_inventory_done(&inventory);
@@ -108,7 +111,7 @@ static void test_capacity(void **state)
 		struct dra_inventory inventory;
 		const json_t *device, *capacity, *attribute;
 
-		assert_int_equal(dra_inventory_build(resources, DRIVER, true, &inventory), 0);
+		assert_int_equal(dra_inventory_build(resources, &all, &inventory), 0);
 		device = json_array_get(json_array_get(inventory.slices, 0), 0);
 		capacity = json_object_get(
 			json_object_get(json_object_get(device, "capacity"), "memory"), "value");
@@ -118,6 +121,11 @@ static void test_capacity(void **state)
 		dra_inventory_done(&inventory);
 	}
 }
+
+#define TAINT(name) "[{\"key\": \"" DRIVER "/" name "\", \"effect\": \"NoSchedule\"}]"
+#define UNHEALTHY(value)                                                              \
+	"[{\"key\": \"" DRIVER "/unhealthy\", \"value\": \"" value "\", \"effect\": " \
+	"\"NoSchedule\"}]"
 
 /* `unhealthy`: the device that is, or -1. */
 static json_t *many(size_t count, long unhealthy, const char *cause)
@@ -144,63 +152,232 @@ static void test_slices(void **state)
 	struct dra_inventory a, b;
 	size_t different = 0;
 
-	assert_int_equal(dra_inventory_build(before, DRIVER, true, &a), 0);
-	assert_int_equal(dra_inventory_build(after, DRIVER, true, &b), 0);
-	assert_int_equal(json_array_size(a.slices), 9);
-	assert_int_equal(json_array_size(b.slices), 9);
+	assert_int_equal(dra_inventory_build(before, &all, &a), 0);
+	assert_int_equal(dra_inventory_build(after, &all, &b), 0);
+	assert_int_equal(json_array_size(a.slices), 17);
+	assert_int_equal(json_array_size(b.slices), 17);
 	assert_int_equal(json_object_size(a.names), 1025);
-	assert_int_equal(b.left_out, 1);
-	for (size_t i = 0; i < 9; i++)
+	assert_int_equal(json_array_size(json_array_get(b.slices, 0)), DRA_SLICE_DEVICES_MAX);
+	assert_int_equal(b.left_out, 0);
+	for (size_t i = 0; i < 17; i++)
 		different += !json_equal(json_array_get(a.slices, i), json_array_get(b.slices, i));
 	assert_int_equal(different, 1);
 	dra_inventory_done(&a);
 	dra_inventory_done(&b);
 }
 
-static void check_taint(const char *cause, bool taints, size_t listed, const char *value)
+static void check_taint(const char *cause, unsigned lacks, const char *wanted)
 {
-	json_auto_t *resources = many(2, 1, cause);
+	json_auto_t *resources = many(2, 1, cause), *taints = wanted ? parse(wanted) : NULL;
+	const struct dra_inventory_options options = { .driver = DRIVER, .lacks = lacks };
 	struct dra_inventory inventory;
-	const json_t *devices, *taint;
+	const json_t *devices;
 
-	assert_int_equal(dra_inventory_build(resources, DRIVER, taints, &inventory), 0);
+	assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
 	devices = json_array_get(inventory.slices, 0);
-	assert_int_equal(json_array_size(devices), listed);
-	taint = json_array_get(json_object_get(json_array_get(devices, 1), "taints"), 0);
-	assert_int_equal(taint != NULL, value != NULL);
-	if (value) {
-		assert_string_equal(
-			json_string_value(json_object_get(taint, "key")), DRIVER "/unhealthy");
-		assert_string_equal(json_string_value(json_object_get(taint, "value")), value);
-	}
+	assert_int_equal(json_array_size(devices), wanted ? 2 : 1);
+	assert_null(json_object_get(json_array_get(devices, 0), "taints"));
+	if (wanted)
+		assert_true(
+			json_equal(json_object_get(json_array_get(devices, 1), "taints"), taints));
+	assert_int_equal(inventory.left_out, !wanted);
 	dra_inventory_done(&inventory);
 }
 
 static void test_taints(void **state)
 {
-	check_taint("probe", true, 2, "probe");
-	check_taint("cordoned", true, 2, "cordoned");
-	check_taint("probe", false, 1, NULL);
-	check_taint("gone", true, 1, NULL);
-	check_taint("claimed", true, 1, NULL);
+	check_taint("probe", 0, UNHEALTHY("probe"));
+	check_taint("device", 0, UNHEALTHY("device"));
+	check_taint("stale", 0, UNHEALTHY("stale"));
+	check_taint("cordoned", 0, TAINT("cordoned"));
+	/* A value that is no label would make the server refuse the slice. */
+	check_taint("No label", 0, TAINT("unhealthy"));
+	check_taint("probe", 1U << LACK_TAINTS, NULL);
+	check_taint("cordoned", 1U << LACK_TAINTS, NULL);
+	check_taint("gone", 0, NULL);
+	check_taint("claimed", 0, NULL);
 }
 
-/* With one device more than a slice with taints may have, a device that is not healthy is left out.
- */
-static void test_many_taints(void **state)
+/* A device that a claim holds stays, healthy or not. */
+static void check_held(const char *cause, unsigned lacks, const char *wanted)
 {
-	for (size_t more = 0; more < 2; more++) {
-		json_auto_t *resources = many(DRA_SLICE_TAINTED_DEVICES_MAX + more, 1, "probe");
-		struct dra_inventory inventory;
-		const json_t *devices;
+	json_auto_t *resources = many(2, 1, cause), *taints = parse(wanted), *held = json_object();
+	const struct dra_inventory_options options = {
+		.driver = DRIVER,
+		.lacks = lacks,
+		.held = held,
+	};
+	char name[DRA_DEVICE_NAME_MAX + 1];
+	struct dra_inventory inventory;
+	const json_t *device;
 
-		assert_int_equal(dra_inventory_build(resources, DRIVER, true, &inventory), 0);
-		devices = json_array_get(inventory.slices, 0);
-		assert_int_equal(json_array_size(devices), DRA_SLICE_TAINTED_DEVICES_MAX);
-		assert_int_equal(inventory.left_out, more);
-		assert_int_equal(
-			json_object_get(json_array_get(devices, 1), "taints") == NULL, more);
-		dra_inventory_done(&inventory);
+	dra_device_name("vendor.example/gpu", "gpu-0001", name);
+	(void)json_object_set_new(held, name,
+		json_pack("{s:s, s:s}", "resource", "vendor.example/gpu", "id", "gpu-0001"));
+	assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+	device = json_array_get(json_array_get(inventory.slices, 0), 1);
+	assert_string_equal(json_string_value(json_object_get(device, "name")), name);
+	if (lacks)
+		assert_null(json_object_get(device, "taints"));
+	else
+		assert_true(json_equal(json_object_get(device, "taints"), taints));
+	assert_int_equal(inventory.left_out, 0);
+	dra_inventory_done(&inventory);
+}
+
+static void test_held_devices(void **state)
+{
+	check_held("gone", 0, TAINT("missing"));
+	check_held("claimed", 0, UNHEALTHY("claimed"));
+	check_held("probe", 0, UNHEALTHY("probe"));
+	check_held("gone", 1U << LACK_TAINTS, "[]");
+	check_held("probe", 1U << LACK_TAINTS, "[]");
+}
+
+/* Also one that no resource lists any more; it follows the others. */
+static void test_unlisted_devices(void **state)
+{
+	json_auto_t *resources = many(DRA_SLICE_DEVICES_MAX, -1, "");
+	json_auto_t *held = parse("{\"a-0\": {\"resource\": \"v.e/old\", \"id\": \"a\"}}");
+	json_auto_t *wanted = parse("[{\"name\": \"a-0\", \"attributes\": {\"resource\": "
+				    "{\"string\": \"v.e/old\"}, \"id\": {\"string\": \"a\"}}, "
+				    "\"taints\": " TAINT("missing") "}]");
+	const struct dra_inventory_options options = { .driver = DRIVER, .held = held };
+	struct dra_inventory inventory;
+
+	assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+	assert_int_equal(json_array_size(inventory.slices), 2);
+	assert_true(json_equal(json_array_get(inventory.slices, 1), wanted));
+	/* The kubelet gets no health of it, because none is known. */
+	assert_null(json_object_get(inventory.names, "a-0"));
+	dra_inventory_done(&inventory);
+}
+
+/* --- what the server makes of a slice --- */
+
+static json_t *slice_of(const char *devices)
+{
+	json_t *slice = parse("{\"metadata\": {\"name\": \"s\"}, \"spec\": {\"driver\": \"d\", "
+			      "\"nodeName\": \"n\", \"pool\": {\"generation\": 1}}}");
+
+	(void)json_object_set_new(json_object_get(slice, "spec"), "devices", parse(devices));
+	return slice;
+}
+
+#define A_TAINTED              "{\"name\": \"a\", \"taints\": " TAINT("cordoned") "}"
+#define B_TAINTED              "{\"name\": \"b\", \"taints\": " TAINT("cordoned") "}"
+#define CAPACITY(value)        "{\"name\": \"a\", \"capacity\": {\"memory\": {" value "}}}"
+#define ATTRIBUTE(name, value) "{\"name\": \"a\", \"attributes\": {\"" name "\": {" value "}}}"
+
+static void test_dropped_fields(void **state)
+{
+	static const struct {
+		const char *sent, *stored;
+		unsigned lacks;
+		const char *other;
+	} cases[] = {
+		{ "[" A_TAINTED "]", "[" A_TAINTED "]", 0, "" },
+		{ "[" A_TAINTED "]", "[{\"name\": \"a\"}]", 1U << LACK_TAINTS, "" },
+		/* In one device only. */
+		{ "[" A_TAINTED "," B_TAINTED "]", "[" A_TAINTED ", {\"name\": \"b\"}]",
+			1U << LACK_TAINTS, "" },
+		/* One of its members. */
+		{ "[" A_TAINTED "]", "[{\"name\": \"a\", \"taints\": [{\"key\": \"k\"}]}]",
+			1U << LACK_TAINTS, "" },
+		/* The server adds fields, and sorts devices. */
+		{ "[" A_TAINTED ", {\"name\": \"b\"}]",
+			"[{\"name\": \"b\", \"allNodes\": false}, {\"name\": \"a\", \"taints\": "
+			"[{\"key\": \"k\", \"effect\": \"NoSchedule\", \"timeAdded\": \"t\"}]}]",
+			0, "" },
+		/* It writes a quantity in another form. */
+		{ "[" CAPACITY("\"value\": \"1024Mi\"") "]", "[" CAPACITY("\"value\": \"1Gi\"") "]",
+			0, "" },
+		{ "[" CAPACITY("\"value\": \"1Gi\"") "]", "[{\"name\": \"a\"}]", 1U << LACK_OTHER,
+			"spec.devices[].capacity" },
+		{ "[" CAPACITY("\"value\": \"1Gi\", \"requestPolicy\": {\"default\": \"1Gi\"}") "]",
+			"[" CAPACITY("\"value\": \"1Gi\"") "]", 1U << LACK_OTHER,
+			"spec.devices[].capacity[].requestPolicy" },
+		{ "[" ATTRIBUTE("x.y/z", "\"strings\": [\"s\"]") "]",
+			"[" ATTRIBUTE("x.y/z", "") "]", 1U << LACK_OTHER,
+			"spec.devices[].attributes[].strings" },
+		{ "[{\"name\": \"a\"}]", "[]", 1U << LACK_OTHER, "spec.devices[]" },
+		/* What means the same as its absence. */
+		{ "[{\"name\": \"a\", \"taints\": [], \"allNodes\": false}]", "[{\"name\": \"a\"}]",
+			0, "" },
+		{ "[]", "{}", 0, "" },
+		/* Several at once; the first that is not known is named. */
+		{ "[{\"name\": \"a\", \"x\": 1, \"y\": 2, \"taints\": " TAINT("cordoned") "}]",
+			"[{\"name\": \"a\"}]", 1U << LACK_TAINTS | 1U << LACK_OTHER,
+			"spec.devices[].x" },
+		/* A field whose name only begins alike. */
+		{ "[{\"name\": \"a\", \"taintsOfMine\": 1}]", "[{\"name\": \"a\"}]",
+			1U << LACK_OTHER, "spec.devices[].taintsOfMine" },
+		/* An answer with other types. */
+		{ "[" A_TAINTED "]", "[{\"name\": \"a\", \"taints\": \"none\"}]", 1U << LACK_TAINTS,
+			"" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		json_auto_t *sent = slice_of(cases[i].sent), *stored = slice_of(cases[i].stored);
+		char other[SLICE_FIELD_MAX];
+
+		assert_int_equal(slice_lacks_dropped(sent, stored, other), cases[i].lacks);
+		assert_string_equal(other, cases[i].other);
+	}
+}
+
+#define CAUSE(field) "{\"field\": \"" field "\", \"reason\": \"FieldValueNotSupported\"}"
+
+static void test_refused_fields(void **state)
+{
+	static const struct {
+		const char *causes;
+		unsigned lacks;
+	} cases[] = {
+		{ "[" CAUSE("spec.devices[12].taints[0].effect") "]", 1U << LACK_NOTICES },
+		{ "[" CAUSE("spec.devices[1].name") "," CAUSE(
+			  "spec.devices[63].taints[15].effect") "]",
+			1U << LACK_NOTICES },
+		{ "[" CAUSE("spec.devices[12].taints[0].key") "]", 0 },
+		{ "[" CAUSE("spec.devices[") "]", 0 },
+		{ "[" CAUSE("") ", 1]", 0 },
+		{ "{}", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		json_auto_t *status =
+			json_pack("{s:{s:o}}", "details", "causes", parse(cases[i].causes));
+
+		assert_int_equal(slice_lacks_refused(status), cases[i].lacks);
+	}
+	assert_int_equal(slice_lacks_refused(NULL), 0);
+}
+
+/* What the server has made of a slice is not written again, until either changes. */
+static void test_settled_slices(void **state)
+{
+	static const struct {
+		const char *sent, *stored;
+	} cases[] = {
+		{ "[" CAPACITY("\"value\": \"1024Mi\"") "]",
+			"[" CAPACITY("\"value\": \"1Gi\"") "]" },
+		{ "[{\"name\": \"a\"}]", "[{\"name\": \"a\", \"added\": true}]" },
+		{ "[{\"name\": \"a\", \"dropped\": true}]", "[{\"name\": \"a\"}]" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		json_auto_t *sent = slice_of(cases[i].sent), *stored = slice_of(cases[i].stored);
+		json_auto_t *other = slice_of("[{\"name\": \"c\"}]"), *settled = json_object();
+
+		assert_false(stored_slice_is(stored, sent));
+		assert_false(stored_slice_is_settled(settled, stored, sent));
+		assert_int_equal(stored_slice_settle(settled, sent, stored), 0);
+		assert_true(stored_slice_is_settled(settled, stored, sent));
+		assert_false(stored_slice_is_settled(settled, stored, other));
+		assert_false(stored_slice_is_settled(settled, other, sent));
+		/* The server has learnt it. */
+		assert_int_equal(stored_slice_settle(settled, sent, sent), 0);
+		assert_int_equal(json_object_size(settled), 0);
 	}
 }
 
@@ -211,7 +388,7 @@ static void test_nothing(void **state)
 	struct dra_inventory inventory;
 	json_auto_t *object = NULL;
 
-	assert_int_equal(dra_inventory_build(resources, DRIVER, true, &inventory), 0);
+	assert_int_equal(dra_inventory_build(resources, &all, &inventory), 0);
 	assert_int_equal(json_array_size(inventory.slices), 1);
 	object = dra_slice_object(&pool, &inventory, 0);
 	assert_non_null(object);
@@ -229,7 +406,7 @@ static void test_odd_ids(void **state)
 		      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}]}]");
 	struct dra_inventory inventory;
 
-	assert_int_equal(dra_inventory_build(resources, DRIVER, true, &inventory), 0);
+	assert_int_equal(dra_inventory_build(resources, &all, &inventory), 0);
 	assert_int_equal(json_object_size(inventory.names), 1);
 	dra_inventory_done(&inventory);
 }
@@ -245,7 +422,7 @@ static void test_many_replicas(void **state)
 		      "{\"name\": \"v.e/gpu\", \"devices\": [{\"id\": \"good\"}]}]");
 	struct dra_inventory inventory;
 
-	assert_int_equal(dra_inventory_build(resources, DRIVER, true, &inventory), 0);
+	assert_int_equal(dra_inventory_build(resources, &all, &inventory), 0);
 	assert_int_equal(json_object_size(inventory.names), DRA_RESOURCE_DEVICES_MAX + 1);
 	dra_inventory_done(&inventory);
 }
@@ -330,24 +507,44 @@ static void test_parameters(void **state)
 	assert_non_null(strstr(error.message, "which takes none"));
 }
 
-#define TAINTED(value, time)                                                                                                                \
-	"{\"spec\": {\"driver\": \"d\", \"nodeName\": \"n\", \"pool\": {}, \"devices\": [{\"name\": \"a\"}, {\"name\": \"b\", \"taints\": " \
-	"[{\"key\": \"k\", \"value\": \"" value "\", \"effect\": \"NoSchedule\"" time "}]}]}}"
+#define TAINTED(value, effect, time)                                                              \
+	"[{\"name\": \"a\"}, {\"name\": \"b\", \"taints\": [{\"key\": \"k\", \"value\": \"" value \
+	"\", \"effect\": \"" effect "\"" time "}]}]"
+#define SINCE(time) ", \"timeAdded\": \"" time "\""
 
-/* The time of a taint is the server's. It stays while the taint does. */
+/* The time of a taint is the server's. It stays while the taint does, also in another slice. */
 static void test_times_of_taints(void **state)
 {
-	json_auto_t *stored = parse(TAINTED("hot", ", \"timeAdded\": \"2026-01-01T00:00:00Z\""));
-	json_auto_t *same = parse(TAINTED("hot", "")), *other = parse(TAINTED("cold", ""));
-	json_auto_t *kept = stored_slice_update(stored, same);
-	json_auto_t *changed = stored_slice_update(stored, other);
+	json_auto_t *stored = slice_of(TAINTED("hot", "NoSchedule", SINCE("t1")));
+	json_auto_t *same = slice_of(TAINTED("hot", "NoSchedule", ""));
+	json_auto_t *colder = slice_of(TAINTED("cold", "NoSchedule", ""));
+	json_auto_t *harder = slice_of(TAINTED("hot", "NoExecute", ""));
+	json_auto_t *healthy = slice_of("[{\"name\": \"b\"}]");
+	json_auto_t *times = json_object(), *names = parse("{\"b\": {}}"), *none = json_object();
+	json_auto_t *kept = NULL;
 
 	assert_true(stored_slice_is(stored, same));
-	assert_false(stored_slice_is(stored, other));
+	assert_false(stored_slice_is(stored, colder));
+	assert_int_equal(taint_times_take(times, stored), 0);
+	kept = stored_slice_update(stored, same);
+	taint_times_set(times, kept);
 	assert_true(json_equal(kept, stored));
-	assert_true(json_equal(changed, other));
-	/* The wanted object is not changed. */
-	assert_false(json_equal(same, stored));
+	taint_times_set(times, colder);
+	taint_times_set(times, harder);
+	for (size_t i = 0; i < 2; i++) {
+		json_auto_t *other = slice_of(
+			i ? TAINTED("hot", "NoExecute", "") : TAINTED("cold", "NoSchedule", ""));
+
+		assert_true(json_equal(i ? harder : colder, other));
+	}
+	/* Slices that are deleted leave the times, devices that are healthy or removed do not. */
+	taint_times_forget(times, names);
+	assert_int_equal(json_object_size(times), 1);
+	taint_times_forget(times, none);
+	assert_int_equal(json_object_size(times), 0);
+	assert_int_equal(taint_times_take(times, stored), 0);
+	assert_int_equal(taint_times_take(times, healthy), 0);
+	assert_int_equal(json_object_size(times), 0);
 }
 
 /* The driver has just started: the device may be there. */
@@ -370,7 +567,11 @@ int main(void)
 		cmocka_unit_test(test_capacity),
 		cmocka_unit_test(test_slices),
 		cmocka_unit_test(test_taints),
-		cmocka_unit_test(test_many_taints),
+		cmocka_unit_test(test_held_devices),
+		cmocka_unit_test(test_unlisted_devices),
+		cmocka_unit_test(test_dropped_fields),
+		cmocka_unit_test(test_refused_fields),
+		cmocka_unit_test(test_settled_slices),
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_odd_ids),
 		cmocka_unit_test(test_many_replicas),

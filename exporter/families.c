@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "common/counters.h"
+#include "common/finding.h"
 #include "common/json-read.h"
 
 #define LABELS(...)                            \
@@ -344,6 +345,48 @@ static const char *unit_cause(const struct unit *unit)
 	return "other";
 }
 
+/* A process may report any reason and severity. */
+static struct finding read_finding(const struct unit *unit, size_t at)
+{
+	const json_t *finding = json_array_get(unit->findings, at);
+	const char *reason = text_of(finding, "reason");
+
+	return (struct finding){
+		.reason = finding_reason_is_valid(reason) ? reason : "",
+		.severity = finding_severity(text_of(finding, "severity")),
+	};
+}
+
+/* Whether no earlier finding has the same labels. */
+static bool is_first(const struct unit *unit, size_t at)
+{
+	struct finding finding = read_finding(unit, at);
+
+	for (size_t i = 0; i < at; i++) {
+		struct finding earlier = read_finding(unit, i);
+
+		if (streq(earlier.reason, finding.reason) && earlier.severity == finding.severity)
+			return false;
+	}
+	return true;
+}
+
+static void write_findings(const struct scrape *scrape, struct exposition *out)
+{
+	exposition_begin(out, "devplugd_device_finding_info", "gauge",
+		"What a health probe finds wrong with a device, by the reason and severity of the "
+		"probe; always 1. A device with notices only is healthy. The text is in devplugctl status.");
+	FOR_EACH_OWN_UNIT(unit, resource, scrape)
+	for (size_t i = 0; i < json_array_size(unit->findings) && i < FINDINGS_MAX; i++)
+		if (is_first(unit, i))
+			exposition_add(out, "",
+				LABELS(UNIT_LABELS(resource, unit),
+					{ "reason", read_finding(unit, i).reason },
+					{ "severity",
+						probe_severities[read_finding(unit, i).severity] }),
+				1);
+}
+
 static void write_health(const struct scrape *scrape, struct exposition *out)
 {
 	exposition_begin(out, "devplugd_device_healthy", "gauge", "Whether a device is healthy.");
@@ -356,6 +399,7 @@ static void write_health(const struct scrape *scrape, struct exposition *out)
 	if (!unit->healthy)
 		exposition_add(out, "",
 			LABELS(UNIT_LABELS(resource, unit), { "reason", unit_cause(unit) }), 1);
+	write_findings(scrape, out);
 	exposition_begin(out, "devplugd_device_health_changes_total", "counter",
 		"Changes of the health of a device.");
 	FOR_EACH_OWN_UNIT(unit, resource, scrape)

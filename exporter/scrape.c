@@ -64,6 +64,7 @@ static void take_unit(const json_t *device, struct unit *unit)
 	*unit = (struct unit){
 		.id = unit->id,
 		.cause = text_of(device, "cause"),
+		.findings = json_object_get(device, "findings"),
 		.pci_address = text_of(device, "pci_address"),
 		.serial = text_of(device, "serial"),
 		.model = text_of(device, "model"),

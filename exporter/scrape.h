@@ -14,6 +14,7 @@
 
 struct unit {
 	const char *id, *cause, *numa, *pci_address, *serial, *model; /* "" where there is none */
+	const json_t *findings; /* of its health probes, not checked */
 	bool healthy, claimed;
 	uint64_t since; /* seconds of CLOCK_REALTIME, 0: not known */
 	uint64_t changes, replicas;

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 
+#include "common/finding.h"
 #include "common/json-read.h"
 #include "dra/model/dra-names.h"
 #include "dra/model/slice-lacks.h"
@@ -170,17 +171,36 @@ static bool is_healthy(const json_t *device)
 	return streq(text_of(device, "health"), "Healthy");
 }
 
-/* `value` "": none. Returns 0 or -ENOMEM. */
-static int add_taint(json_t *taints, const char *driver, const char *name, const char *value)
+/* A taint of the device, or NULL. */
+static json_t *find_taint(const json_t *taints, const char *key)
 {
+	json_t *taint;
+	size_t i;
+
+	json_array_foreach(taints, i, taint)
+	{
+		if (streq(text_of(taint, "key"), key))
+			return taint;
+	}
+	return NULL;
+}
+
+/* The first taint with a key counts. `value` "": none. Returns 0 or -ENOMEM. */
+static int add_taint(json_t *taints, const char *driver, const char *name, const char *value,
+	enum probe_severity severity)
+{
+	static const char *const effects[_SEVERITY_MAX] = {
+		[SEVERITY_NO_NEW_PODS] = "NoSchedule",
+		[SEVERITY_NOTICE] = "None",
+	};
 	char key[160];
 
-	if (json_array_size(taints) >= DRA_TAINTS_MAX)
-		return 0;
 	(void)snprintf(key, sizeof(key), "%s/%s", driver, name);
+	if (json_array_size(taints) >= DRA_TAINTS_MAX || find_taint(taints, key))
+		return 0;
 	return json_array_append_new(taints,
 		       json_pack("{s:s, s:s*, s:s}", "key", key, "value", *value ? value : NULL,
-			       "effect", "NoSchedule")) < 0
+			       "effect", effects[severity])) < 0
 		? -ENOMEM
 		: 0;
 }
@@ -192,26 +212,55 @@ static int add_cause(json_t *taints, const char *driver, const char *cause)
 	static const struct {
 		const char *cause, *name;
 	} names[] = {
-		{ "gone", "missing" },
-		{ "cordoned", "cordoned" },
+		{ "gone", REASON_MISSING },
+		{ "cordoned", REASON_CORDONED },
 	};
 	size_t length = strspn(cause, LOWER_CASE);
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (streq(cause, names[i].cause))
-			return add_taint(taints, driver, names[i].name, "");
-	return add_taint(taints, driver, "unhealthy",
-		cause[length] || length > TAINT_VALUE_MAX ? "" : cause);
+			return add_taint(taints, driver, names[i].name, "", SEVERITY_NO_NEW_PODS);
+	return add_taint(taints, driver, REASON_UNHEALTHY,
+		cause[length] || length > TAINT_VALUE_MAX ? "" : cause, SEVERITY_NO_NEW_PODS);
 }
 
-/* Empty if it needs none; NULL if memory is short. */
-static json_t *make_taints(const char *driver, const json_t *device)
+/* Adds what probes have found of one severity. Returns 0 or -ENOMEM. */
+static int add_findings(
+	json_t *taints, const char *driver, const json_t *device, enum probe_severity severity)
 {
-	json_auto_t *taints = json_array();
+	const json_t *findings = json_object_get(device, "findings"), *finding;
+	size_t i;
+	int r = 0;
 
-	if (!is_healthy(device) && add_cause(taints, driver, text_of(device, "cause")) < 0)
-		return NULL;
-	return json_incref(taints);
+	json_array_foreach(findings, i, finding)
+	{
+		const char *reason = text_of(finding, "reason");
+		bool named = finding_reason_is_valid(reason);
+
+		if (finding_severity(text_of(finding, "severity")) == severity && r >= 0)
+			r = add_taint(taints, driver, named ? reason : REASON_UNHEALTHY,
+				named ? "" : "probe", severity);
+	}
+	return r;
+}
+
+/* The most important first, because their number is limited. An unhealthy device has one that
+ * keeps pods away. Empty if the device needs none; NULL if memory is short. */
+static json_t *make_taints(const struct dra_inventory_options *options, const json_t *device)
+{
+	bool probed = streq(text_of(device, "cause"), "probe");
+	json_auto_t *taints = json_array();
+	int r = 0;
+
+	if (!is_healthy(device) && !probed)
+		r = add_cause(taints, options->driver, text_of(device, "cause"));
+	if (r >= 0)
+		r = add_findings(taints, options->driver, device, SEVERITY_NO_NEW_PODS);
+	if (r >= 0 && !is_healthy(device) && json_array_size(taints) == 0)
+		r = add_cause(taints, options->driver, text_of(device, "cause"));
+	if (r >= 0 && !(options->lacks & 1U << LACK_NOTICES))
+		r = add_findings(taints, options->driver, device, SEVERITY_NOTICE);
+	return r < 0 ? NULL : json_incref(taints);
 }
 
 /* A device that is missing, belongs to another resource, or is in use by the device plugin cannot
@@ -236,7 +285,7 @@ struct building {
 /* What a slice has of a device. NULL if memory is short: a bad device may not lose its taint. */
 static json_t *make_device(const struct building *building, const char *name, const json_t *device)
 {
-	json_auto_t *taints = make_taints(building->options->driver, device);
+	json_auto_t *taints = make_taints(building->options, device);
 	bool tainted =
 		json_array_size(taints) > 0 && !(building->options->lacks & 1U << LACK_TAINTS);
 

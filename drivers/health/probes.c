@@ -218,22 +218,53 @@ int health_unit_update(struct health_unit *unit, struct device *device, size_t i
 	return r;
 }
 
+static bool is_notice(const struct check *check)
+{
+	return check->queue->probe->severity == SEVERITY_NOTICE;
+}
+
+static bool has_failed(const struct check *check)
+{
+	return check->result.known && !check->result.healthy;
+}
+
 bool health_unit_healthy(const struct health_unit *unit, bool *ret_known, const char **ret_reason)
 {
 	bool known = true;
 
 	for (size_t i = 0; i < unit->n_checks; i++) {
-		const struct probe_result *result = &unit->checks[i].result;
+		const struct check *check = &unit->checks[i];
 
-		if (result->known && !result->healthy) {
+		if (is_notice(check))
+			continue;
+		if (has_failed(check)) {
 			*ret_known = true;
-			*ret_reason = result->reason;
+			*ret_reason = check->result.reason;
 			return false;
 		}
-		known &= result->known;
+		known &= check->result.known;
 	}
 	*ret_known = known;
 	if (!known)
 		*ret_reason = "not probed yet";
 	return known;
+}
+
+size_t health_unit_findings(const struct health_unit *unit, struct finding ret[static FINDINGS_MAX])
+{
+	size_t n = 0;
+
+	for (int notices = 0; notices < 2; notices++)
+		for (size_t i = 0; i < unit->n_checks && n < FINDINGS_MAX; i++) {
+			const struct check *check = &unit->checks[i];
+
+			if (has_failed(check) && is_notice(check) == (notices > 0))
+				ret[n++] = (struct finding){
+					.reason = check->queue->probe->reason,
+					.severity =
+						(enum probe_severity)check->queue->probe->severity,
+					.text = check->result.reason ?: "",
+				};
+		}
+	return n;
 }

@@ -3,12 +3,13 @@
 
 /*
  * The probes of a resource and their results for each unit. A unit is healthy if every probe finds
- * it healthy, and unhealthy until each probe has a result; unit_evaluate() in
- * drivers/inventory/device-health.c decides by all other causes first.
+ * it healthy, and unhealthy until each probe has a result; probes of the severity "notice" do not
+ * count. unit_evaluate() in drivers/inventory/device-health.c decides by all other causes first.
  */
 
 #include <systemd/sd-event.h>
 
+#include "common/finding.h"
 #include "drivers/health/saved-state.h"
 #include "drivers/host/watch.h"
 #include "drivers/model/driver.h"
@@ -48,3 +49,8 @@ int health_unit_update(struct health_unit *unit, struct device *device, size_t i
 /* The result of all probes together; `ret_reason` (valid until the unit's next change, set if it is
  * false) explains an unhealthy one, which is not `known` while only results are missing. */
 bool health_unit_healthy(const struct health_unit *unit, bool *ret_known, const char **ret_reason);
+
+/* What the probes find wrong with the unit, notices last: at most FINDINGS_MAX. Their texts are
+ * valid until the unit's next change. Returns how many. */
+size_t health_unit_findings(
+	const struct health_unit *unit, struct finding ret[static FINDINGS_MAX]);

@@ -41,13 +41,34 @@ static int claimed_reason(const struct unit *unit, char **ret)
 		unit->booked ? ", but assigned to a pod" : "");
 }
 
+/* Returns 1 if the findings of its probes have changed, 0 or -ENOMEM. */
+static int take_findings(struct unit *unit)
+{
+	struct finding findings[FINDINGS_MAX];
+	size_t n = unit->health ? health_unit_findings(unit->health, findings) : 0;
+	struct finding_set *set;
+	int r;
+
+	if (finding_set_is(unit->findings, findings, n))
+		return 0;
+	r = finding_set_new(findings, n, &set);
+	if (r < 0)
+		return r;
+	(void)finding_set_unref(unit->findings);
+	unit->findings = set;
+	return 1;
+}
+
 int unit_evaluate(struct unit *unit)
 {
+	int changed = take_findings(unit);
 	_cleanup_free_ char *copy = NULL;
 	enum unit_cause cause = CAUSE_NONE;
 	const char *reason = NULL;
 	bool healthy = true;
 
+	if (changed < 0)
+		return changed;
 	if (!unit->present) {
 		healthy = false;
 		cause = CAUSE_GONE;
@@ -87,7 +108,7 @@ int unit_evaluate(struct unit *unit)
 	}
 
 	if (unit->healthy == healthy && (healthy || streq(unit->reason, reason)))
-		return 0;
+		return changed;
 	if (!healthy && !copy) {
 		copy = strdup(reason);
 		if (!copy)

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <systemd/sd-event.h>
 
+#include "common/finding.h"
 #include "drivers/health/saved-state.h"
 #include "drivers/model/bookings.h"
 #include "drivers/model/driver.h"
@@ -49,9 +50,10 @@ struct snapshot_unit {
 	unsigned withheld;     /* how many of its ids are not offered, see snapshot_withholds() */
 	bool numa_kept;        /* some ids are listed with other NUMA nodes, see snapshot_numa() */
 	enum unit_cause cause;
-	const char *reason; /* why not, for people; NULL if healthy */
-	uint64_t changes;   /* of health, since the device was found first */
-	uint64_t since;     /* CLOCK_REALTIME microseconds of the last change of health */
+	const char *reason;           /* why not, for people; NULL if healthy */
+	struct finding_set *findings; /* of its probes, also of a healthy unit; NULL: none */
+	uint64_t changes;             /* of health, since the device was found first */
+	uint64_t since;               /* CLOCK_REALTIME microseconds of the last change of health */
 };
 
 struct snapshot_devices;
@@ -70,6 +72,7 @@ struct snapshot {
 	struct snapshot_devices *devices; /* keeps them alive; NULL: the devices are kept alive
 					     otherwise */
 	char *reasons;                    /* keeps them alive, in one block */
+	bool keeps_findings;              /* references of units to findings are the snapshot's */
 	struct bookings *bookings;        /* the numa_kept of units; NULL: no unit has any */
 	struct bookings *elsewhere;       /* the withheld ids; NULL: none */
 };

@@ -36,6 +36,8 @@ struct snapshot *snapshot_unref(struct snapshot *snapshot)
 	devices_unref(snapshot->devices);
 	(void)bookings_unref(snapshot->bookings);
 	(void)bookings_unref(snapshot->elsewhere);
+	for (size_t i = 0; snapshot->keeps_findings && i < snapshot->n_units; i++)
+		(void)finding_set_unref(snapshot->units[i].findings);
 	free(snapshot->units);
 	free(snapshot->reasons);
 	free(snapshot);

@@ -17,6 +17,7 @@ struct unit *unit_free(struct unit *unit)
 	free(unit->stale);
 	free(unit->loss);
 	free(unit->reason);
+	(void)finding_set_unref(unit->findings);
 	free(unit);
 	return NULL;
 }

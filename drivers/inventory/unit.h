@@ -31,11 +31,12 @@ struct unit {
 	uint64_t gone_since;          /* CLOCK_MONOTONIC microseconds; while no scan finds it */
 	bool healthy;
 	enum unit_cause cause;
-	char *reason;       /* why not; NULL if healthy */
-	uint64_t changes;   /* of health */
-	uint64_t since;     /* CLOCK_REALTIME */
-	bool booked;        /* the kubelet has booked one of its offered ids */
-	bool in_use;        /* a pod or a claim has one of its ids */
+	char *reason;                 /* why not; NULL if healthy */
+	struct finding_set *findings; /* of its probes; NULL: none */
+	uint64_t changes;             /* of health */
+	uint64_t since;               /* CLOCK_REALTIME */
+	bool booked;                  /* the kubelet has booked one of its offered ids */
+	bool in_use;                  /* a pod or a claim has one of its ids */
 	uint64_t numa_kept; /* a hash of the other NUMA nodes with which ids of the unit were
 			       booked; 0: none */
 	struct unit_list *list;

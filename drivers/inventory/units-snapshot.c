@@ -20,6 +20,7 @@ static void show(const struct unit *unit, struct snapshot_unit *ret)
 		.numa_kept = unit->numa_kept != 0,
 		.cause = unit->cause,
 		.reason = unit->reason,
+		.findings = unit->findings,
 		.changes = unit->changes,
 		.since = unit->since,
 	};
@@ -57,14 +58,17 @@ static void show_changed(const struct snapshot *previous, struct unit *const *ch
 }
 
 /* Until here, the devices are borrowed from units and from another snapshot. */
-static int copy_reasons(struct snapshot *snapshot)
+static int keep_reasons(struct snapshot *snapshot)
 {
 	size_t size = 1;
 	char *p;
 
-	for (size_t i = 0; i < snapshot->n_units; i++)
+	for (size_t i = 0; i < snapshot->n_units; i++) {
+		if (finding_set_ref(snapshot->units[i].findings))
+			snapshot->keeps_findings = true;
 		if (snapshot->units[i].reason)
 			size += strlen(snapshot->units[i].reason) + 1;
+	}
 	p = snapshot->reasons = malloc(size);
 	if (!p)
 		return -ENOMEM;
@@ -105,7 +109,7 @@ int unit_list_snapshot(struct unit_list *list, const struct snapshot *previous,
 		show_changed(previous, changed, n_changed, snapshot);
 	else
 		show_all(list, snapshot);
-	r = copy_reasons(snapshot);
+	r = keep_reasons(snapshot);
 	if (r >= 0)
 		r = snapshot_keep_devices(snapshot, previous);
 	if (r < 0)

@@ -4,6 +4,7 @@
  * row of the tables (resource-keys.c) and checked while it is read.
  */
 #include "drivers/model/declaration.h"
+#include "common/finding.h"
 
 #include <fnmatch.h>
 
@@ -245,6 +246,10 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 		if (probe->kind == PROBE_NVML && n_nvml++ == 1)
 			(void)report_add(report, &probe->origin, "health",
 				"has two probes \"nvml\": merge their keys");
+		if (probe->once && probe->severity == SEVERITY_NOTICE)
+			(void)report_add(report, &probe->origin, key,
+				"with once = true cannot have severity = \"notice\": the device would be "
+				"offered before the program has initialised it");
 		if (probe->kind == PROBE_PCI && declaration->driver->without_pci)
 			(void)report_add(report, &probe->origin, key,
 				"\"pci\" would always fail: devices of driver \"%s\" have no PCI "

@@ -100,6 +100,8 @@ struct declared_probe {
 	uint64_t interval;                       /* microseconds */
 	int64_t fail_after, recover_after;       /* consecutive results */
 	int recover;                             /* enum probe_recovery */
+	char *reason;                            /* of its findings; NULL: none */
+	int severity;                            /* enum probe_severity */
 };
 
 /* A program that runs at Allocate and adds to a container with devices of the resource, or of an

@@ -2,6 +2,7 @@
 /*
  * Defines the keys of a health probe, with their bounds and defaults, for each kind of probe.
  */
+#include "common/finding.h"
 #include "drivers/model/declaration-tables.h"
 #include "drivers/model/form.h"
 
@@ -218,6 +219,25 @@ static const struct option probe_options[] = {
 		.offset = offsetof(struct declared_probe, recover),
 		.choices = recoveries,
 		.help = "Condition for an unhealthy device to become healthy again: good results (\"probe\"), none (\"never\"), or a reboot of the host and good results (\"reboot\").",
+	},
+	{
+		.key = "reason",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_probe, reason),
+		.maximum = FINDING_REASON_MAX,
+		.check = finding_check_reason,
+		.help = "A word for what the probe finds, such as \"temperature\". It is shown with the "
+			"device and in metrics, and with DRA the key of the device's taint is `DRIVER/REASON` "
+			"instead of `DRIVER/unhealthy`.",
+	},
+	{
+		.key = "severity",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declared_probe, severity),
+		.choices = probe_severities,
+		.help = "Effect of bad results: the device is unhealthy, so that new pods do not get it "
+			"(\"no-new-pods\"), or it stays healthy, and the result is shown and counted "
+			"(\"notice\").",
 	},
 };
 const struct option_table probe_table = {

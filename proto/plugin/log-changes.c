@@ -14,7 +14,19 @@
 
 #define SAID_EACH 10
 
-enum change { CAME, WENT, CLAIMED, RELEASED, FAILED, RECOVERED, WAITS, REASON, CHANGES };
+enum change {
+	CAME,
+	WENT,
+	CLAIMED,
+	RELEASED,
+	FAILED,
+	RECOVERED,
+	WAITS,
+	REASON,
+	NOTICED,
+	NOT_NOTICED,
+	CHANGES
+};
 
 static const struct {
 	int level;
@@ -29,6 +41,8 @@ static const struct {
 	[WAITS] = { LOG_NOTICE, "waits for a result of its probes",
 		"wait for results of their probes" },
 	[REASON] = { LOG_INFO, "is still unhealthy", "are unhealthy for another reason" },
+	[NOTICED] = { LOG_NOTICE, "has a notice", "have notices" },
+	[NOT_NOTICED] = { LOG_NOTICE, "has no notice any more", "have no notices any more" },
 };
 
 static void say(enum change change, const struct snapshot_unit *unit, size_t counts[static CHANGES])
@@ -45,6 +59,23 @@ static void say(enum change change, const struct snapshot_unit *unit, size_t cou
 	if (counts[change]++ < SAID_EACH)
 		log_full(texts[change].level, &fields, "device \"%s\" %s%s%s", unit->device->id,
 			texts[change].one, reason ? ": " : "", reason ? reason : "");
+}
+
+/* A notice that a healthy device has got or lost; the first one is named. */
+static void say_notices(const struct snapshot_unit *unit, size_t counts[static CHANGES])
+{
+	const struct finding *first = finding_set_get(unit->findings, 0);
+	const struct log_fields fields = {
+		.device = unit->device->id,
+		.message_id = MESSAGE_ID_DEVICE_CHANGED,
+	};
+
+	if (!first)
+		say(NOT_NOTICED, unit, counts);
+	else if (counts[NOTICED]++ < SAID_EACH)
+		log_full(texts[NOTICED].level, &fields, "device \"%s\" %s: %s%s%s",
+			unit->device->id, texts[NOTICED].one, first->reason ?: "",
+			first->reason ? ": " : "", first->text);
 }
 
 static bool same_reason(const struct snapshot_unit *a, const struct snapshot_unit *b)
@@ -68,6 +99,8 @@ static void compare(const struct snapshot_unit *before, const struct snapshot_un
 		return;
 	else if (before->healthy != after->healthy || before->cause == CAUSE_UNPROBED)
 		say(after->healthy ? RECOVERED : FAILED, after, counts);
+	else if (after->healthy && !finding_set_equal(before->findings, after->findings))
+		say_notices(after, counts);
 	else if (!after->healthy && !same_reason(before, after))
 		say(REASON, after, counts);
 }
@@ -96,6 +129,8 @@ static void say_new(const struct snapshot *before, const struct snapshot_unit *u
 		say(CAME, unit, counts);
 	if (!unit->healthy && unit->cause != CAUSE_UNPROBED)
 		say(unit->claimed_by_other ? CLAIMED : FAILED, unit, counts);
+	else if (unit->healthy && unit->findings)
+		say_notices(unit, counts);
 }
 
 void changes_log(const struct snapshot *before, const struct snapshot *after)

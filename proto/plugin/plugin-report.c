@@ -81,6 +81,27 @@ static const char *health_member(const struct snapshot_unit *unit)
 				      : ",\"health\":\"Unhealthy\"";
 }
 
+/* What probes find wrong; most devices have nothing. */
+static void write_findings(struct json_writer *writer, const struct snapshot_unit *unit)
+{
+	const struct finding *finding;
+
+	for (size_t i = 0; (finding = finding_set_get(unit->findings, i)); i++) {
+		json_write_text(writer, i > 0 ? ",{" : ",\"findings\":[{");
+		if (finding->reason) {
+			json_write_text(writer, "\"reason\":");
+			json_write_string(writer, finding->reason);
+			json_write_text(writer, ",");
+		}
+		json_write_text(writer, "\"severity\":");
+		json_write_string(writer, probe_severities[finding->severity]);
+		json_write_text(writer, ",\"text\":");
+		json_write_string(writer, finding->text);
+		json_write_text(writer, "}");
+	}
+	json_write_text(writer, unit->findings ? "]" : "");
+}
+
 /* Members by which other programs know the device. */
 static void write_identity(struct json_writer *writer, const struct device *device)
 {
@@ -160,6 +181,7 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 		json_write_text(writer, ",\"cause\":");
 		json_write_string(writer, unit_cause_name(unit->cause));
 	}
+	write_findings(writer, unit);
 	write_count(writer, ",\"changes\":", unit->changes, 0);
 	write_count(writer, ",\"replicas\":", unit->replicas, 1);
 	write_withheld(writer, snapshot, i);

@@ -9,6 +9,7 @@
 #include "configuration/config.h"
 #include "drivers/model/suggest.h"
 #include "supervisor/control/ask.h"
+#include "supervisor/ctl/notices.h"
 #include "supervisor/ctl/show-usage.h"
 
 static json_t *clean_numa(const json_t *device)
@@ -44,11 +45,11 @@ static json_int_t clean_replicas(const json_t *device)
 /* Only devices that are served by DRA have attributes. */
 static json_t *clean_device(const json_t *device)
 {
-	json_t *clean = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "id",
+	json_t *clean = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "id",
 		clean_text_of(device, "id"), "health", clean_text_of(device, "health"), "reason",
 		clean_text_of(device, "reason"), "since", clean_text_of(device, "since"), "numa",
 		clean_numa(device), "replicas", clean_replicas(device), "allocations",
-		integer_of(device, "allocations"));
+		integer_of(device, "allocations"), "findings", notices_clean(device));
 	json_t *attributes = json_object_get(device, "attributes");
 
 	if (clean && attributes) {
@@ -101,16 +102,30 @@ static json_t *clean_failures(const json_t *resource)
 	return clean;
 }
 
+/* Offered devices with a notice. */
+static json_int_t count_noticed(const json_t *devices)
+{
+	json_int_t n = 0;
+	json_t *device;
+	size_t i;
+
+	json_array_foreach(devices, i, device) n +=
+		!streq(text_of(device, "health"), "Claimed") && notices_exist(device);
+	return n;
+}
+
 static json_t *clean_resource(const json_t *resource, const json_t *document)
 {
+	json_t *devices = clean_devices(document);
+
 	return json_pack(
-		"{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:o, s:I, "
+		"{s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:o, s:I, "
 		"s:o, s:o, s:o, s:o}",
-		"name", clean_text_of(resource, "name"), "driver",
-		clean_text_of(resource, "driver"), "state", clean_text_of(resource, "state"),
-		"reason", clean_text_of(resource, "reason"), "pid", integer_of(resource, "pid"),
-		"session", integer_of(resource, "session"), "restarts",
-		integer_of(resource, "restarts"), "registered",
+		"devices_noticed", count_noticed(devices), "name", clean_text_of(resource, "name"),
+		"driver", clean_text_of(resource, "driver"), "state",
+		clean_text_of(resource, "state"), "reason", clean_text_of(resource, "reason"),
+		"pid", integer_of(resource, "pid"), "session", integer_of(resource, "session"),
+		"restarts", integer_of(resource, "restarts"), "registered",
 		(int)json_is_true(json_object_get(resource, "registered")), "devices_total",
 		integer_of(resource, "devices_total"), "devices_healthy",
 		integer_of(resource, "devices_healthy"), "since", clean_text_of(resource, "since"),
@@ -118,9 +133,9 @@ static json_t *clean_resource(const json_t *resource, const json_t *document)
 		clean_text_of(resource, "registration"), "refused",
 		(int)json_is_true(json_object_get(resource, "refused")), "note",
 		clean_text_of(resource, "note"), "allocations", integer_of(document, "allocations"),
-		"last_allocation", clean_text_of(document, "last_allocation"), "devices",
-		clean_devices(document), "scan_notes", clean_strings(document, "scan_notes"),
-		"failures", clean_failures(resource));
+		"last_allocation", clean_text_of(document, "last_allocation"), "devices", devices,
+		"scan_notes", clean_strings(document, "scan_notes"), "failures",
+		clean_failures(resource));
 }
 
 static json_t *clean_resources(const json_t *answer, const json_t *documents)

@@ -5,6 +5,7 @@
  */
 #include "supervisor/ctl/show.h"
 #include "configuration/config.h"
+#include "supervisor/ctl/notices.h"
 #include "supervisor/ctl/show-usage.h"
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/wrap.h"
@@ -188,6 +189,44 @@ static void print_unhealthy(const json_t *resource, const char **gap)
 	}
 }
 
+/* The keys of the groups are "notice REASON\nTEXT". */
+static void group_notices(const json_t *device, json_t *groups)
+{
+	for (size_t i = 0; i < json_array_size(json_object_get(device, "findings")); i++) {
+		const json_t *notice = notices_get(device, i);
+		_cleanup_free_ char *name = notice ? notices_name(notice) : NULL, *key = NULL;
+
+		if (name && format_text(&key, "%s\n%s", name, text_of(notice, "text")) >= 0)
+			add_to_group(groups, key, text_of(device, "id"), "");
+	}
+}
+
+static void print_notices(const json_t *resource, const char **gap)
+{
+	const json_t *devices = json_object_get(resource, "devices"), *device;
+	json_auto_t *groups = json_object();
+	const char *text;
+	json_t *group;
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+	{
+		if (!is_claimed(device))
+			group_notices(device, groups);
+	}
+	json_object_foreach(groups, text, group)
+	{
+		_cleanup_free_ char *names = join_names(group);
+		bool many = json_array_size(json_object_get(group, "names")) > 1;
+
+		(void)fputs(*gap, stdout);
+		print_wrapped(INDENT, "%s, device%s %s (%.*s): %s", text_of(resource, "name"),
+			many ? "s" : "", names ?: "", (int)strcspn(text, "\n"), text,
+			strchr(text, '\n') + 1);
+		*gap = "";
+	}
+}
+
 /* Prints the problems of one resource; `*gap` separates the first one from the table. */
 static void print_troubles(const json_t *resource, const char **gap)
 {
@@ -214,6 +253,7 @@ static void print_troubles(const json_t *resource, const char **gap)
 		}
 	}
 	print_unhealthy(resource, gap);
+	print_notices(resource, gap);
 }
 
 void show_dra(const struct daemon_state *daemon, const char *gap)
@@ -332,6 +372,7 @@ static void join_numa(const json_t *device, char *ret, size_t size)
 static void add_device(struct table *table, const json_t *resource, const json_t *device)
 {
 	_cleanup_free_ char *holders = usage_describe(resource, device);
+	_cleanup_free_ char *reason = notices_add(device);
 	char numa[64];
 
 	join_numa(device, numa, sizeof(numa));
@@ -342,7 +383,7 @@ static void add_device(struct table *table, const json_t *resource, const json_t
 	table_add(table, COLOUR_NONE, "%s", numa);
 	table_add(table, COLOUR_NONE, "%s", holders ?: "");
 	table_add(table, COLOUR_NONE, "%s", text_of(device, "since"));
-	table_add(table, COLOUR_NONE, "%s", text_of(device, "reason"));
+	table_add(table, COLOUR_NONE, "%s", reason ?: "");
 }
 
 int show_devices(const struct daemon_state *daemon, const struct command_line *line)

@@ -9,6 +9,7 @@
 #include <curses.h>
 
 #include "common/text.h"
+#include "supervisor/ctl/notices.h"
 #include "supervisor/ctl/show-usage.h"
 #include "supervisor/ctl/show.h"
 #include "supervisor/ctl/table.h"
@@ -196,7 +197,7 @@ static void draw_device(int y, int width, const struct top_row *row, attr_t attr
 {
 	_cleanup_free_ char *holders = usage_describe(row->resource, row->device);
 	const char *health = text_of(row->device, "health");
-	const char *reason = text_of(row->device, "reason");
+	_cleanup_free_ char *reason = notices_add(row->device);
 	int x = width + GAP;
 
 	put(y, GAP, width - GAP, attributes, text_of(row->device, "id"));
@@ -205,7 +206,7 @@ static void draw_device(int y, int width, const struct top_row *row, attr_t attr
 	x += columns[STATE_COLUMN].width + GAP;
 	put(y, x, COLS - x, attributes, holders ?: "");
 	x += text_width(holders ?: "") + GAP;
-	put(y, x, COLS - x, attributes, reason);
+	put(y, x, COLS - x, attributes, reason ?: "");
 }
 
 static void draw_row(int y, int width, const struct top_row *row, bool selected)
@@ -246,12 +247,14 @@ static void draw_lines(int y, int count, const char *text)
 static void draw_detail(const struct top_row *row)
 {
 	const json_t *subject = row->device ?: row->resource;
+	_cleanup_free_ char *holders = NULL, *text = NULL, *noticed = NULL;
 	const char *reason = text_of(subject, "reason");
-	_cleanup_free_ char *holders = NULL, *text = NULL;
 	int r;
 
 	if (row->device) {
 		holders = usage_describe(row->resource, row->device);
+		noticed = notices_add(row->device);
+		reason = noticed ?: "";
 		r = format_text(&text, "%s: %s since %s, used by: %s%s%s", text_of(subject, "id"),
 			text_of(subject, "health"), text_of(subject, "since"), holders ?: "",
 			*reason ? ". " : "", reason);

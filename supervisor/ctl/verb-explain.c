@@ -10,6 +10,7 @@
 #include "configuration/config.h"
 #include "configuration/shared-names.h"
 #include "drivers/host/sysfs.h"
+#include "supervisor/ctl/notices.h"
 #include "supervisor/ctl/show-usage.h"
 #include "supervisor/ctl/show.h"
 #include "supervisor/ctl/wrap.h"
@@ -199,18 +200,51 @@ static void explain_claims(const json_t *device)
 	print_wrapped(0, "Device %s is prepared for %s.", text_of(device, "id"), holders ?: "");
 }
 
+/* What probes have found, without changing the health. */
+static void explain_notices(const json_t *device)
+{
+	for (size_t i = 0; i < json_array_size(json_object_get(device, "findings")); i++) {
+		const json_t *notice = notices_get(device, i);
+		_cleanup_free_ char *name = notice ? notices_name(notice) : NULL;
+
+		if (!name)
+			continue;
+		(void)puts("");
+		print_wrapped(0, "Device %s has a %s: %s. A notice does not keep pods away.",
+			text_of(device, "id"), name, text_of(notice, "text"));
+	}
+}
+
+/* The probes that name a reason. */
+static void explain_reasons(const json_t *device)
+{
+	const json_t *findings = json_object_get(device, "findings"), *finding;
+	size_t i;
+
+	json_array_foreach(findings, i, finding)
+	{
+		const char *reason = text_of(finding, "reason");
+
+		if (*reason && !notices_get(device, i))
+			print_wrapped(0, "A probe with the reason \"%s\" has failed: %s.", reason,
+				text_of(finding, "text"));
+	}
+}
+
 static void explain_device(const json_t *resource, const json_t *device)
 {
 	bool claimed = streq(text_of(device, "health"), "Claimed");
 	const char *reason = text_of(device, "reason");
 	const char *unless = is_of_dra(resource) ? ", unless their claim tolerates its taint" : "";
 
+	explain_notices(device);
 	if (streq(text_of(device, "health"), "Healthy"))
 		return;
 	(void)puts("");
 	print_wrapped(0, "Device %s is %s since %s: %s.", text_of(device, "id"),
 		claimed ? "not offered" : "unhealthy", text_of(device, "since"),
 		*reason ? reason : "no reason is known");
+	explain_reasons(device);
 	explain_holders(device);
 	if (claimed && startswith(reason, "in use by"))
 		print_wrapped(0,

@@ -18,11 +18,12 @@ NUMBER = "a number or null"
 
 RESOURCE_MEMBERS = {
     "name": str, "driver": str, "state": str, "reason": str, "pid": int, "session": int, "restarts": int,
-    "registered": bool, "devices_total": int, "devices_healthy": int, "since": str, "next_try": str,
+    "registered": bool, "devices_total": int, "devices_healthy": int, "devices_noticed": int, "since": str, "next_try": str,
     "registration": str, "refused": bool, "note": str, "allocations": int, "last_allocation": str, "devices": list,
     "scan_notes": list, "failures": list, "offered": int, "healthy": int, "in_use": NUMBER, "free": NUMBER,
 }
-DEVICE_MEMBERS = {"id": str, "health": str, "reason": str, "since": str, "numa": list, "allocations": int, "replicas": int, "pods": list, "booked": list}
+DEVICE_MEMBERS = {"id": str, "health": str, "reason": str, "since": str, "numa": list, "findings": list, "allocations": int,
+                  "replicas": int, "pods": list, "booked": list}
 MEMBERS = {"version": int, "generation": int, "pid": int, "config_file": str, "running": bool, "reloads": int,
            "reload_failed": bool, "on_last_accepted": bool, "pods_failure": str, "pods_waited": int, "metrics_failure": str,
            "resources": list}
@@ -526,7 +527,7 @@ class Damaged(ToolTest):
         escape = {"name": "vendor.example/e\u001b[31m"}
         state = {"version": 1, "devices_follow": True, "generation": "many", "pid": None, "reload_failed": "no", "config_file": 5,
                  "resources": [resource, 7, None, escape, {"name": ["x"]}]}
-        documents = {"vendor.example/a": b'{"devices": [{"id": 5, "numa": ["x", 1]}, "y"], '
+        documents = {"vendor.example/a": b'{"devices": [{"id": 5, "numa": ["x", 1], "findings": [7, {"reason": 3, "text": []}]}, "y"], '
                                          b'"scan_notes": [7, "\\u001b[31m"], "allocations": {}}',
                      "vendor.example/unknown": b'{"devices": [{"id": "x"}]}'}
         with fake_daemon(self.node.run, json.dumps(state).encode(), documents):

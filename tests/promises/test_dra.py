@@ -237,6 +237,47 @@ class Dra(DraTest):
         self.await_pool(lambda pool: any("taints" in device for device in pool.values()))
         self.assertEqual([method for method, _, _ in self.api.writes()], ["POST", "PUT"])
 
+    def test_reasons(self):
+        """A taint for each reason, as far as the release knows it: the effect None from 1.35 on, taints only with the feature
+        before 1.36. The same file serves on all."""
+        for release, features, effect in (("1.34", {}, None), ("1.34", {"DRADeviceTaints": True}, None), ("1.35", {}, None),
+                                          ("1.35", {"DRADeviceTaints": True}, "None"), ("1.36", {}, "None"),
+                                          ("1.37", {}, "None"), ("1.38", {}, "None")):
+            with self.subTest(release, features=features):
+                taints = bool(features) or release >= "1.36"
+                self.serve_api(release=release, features=features)
+                folder = self.node.path(f"{release}{len(features)}")
+                os.mkdir(folder)
+
+                def probe(name, more, folder=folder):
+                    return f'{{ probe = "file"; path = "{folder}/{name}-${{id}}"; healthy = "ok"; missing = "healthy"; {more} }}'
+
+                self.begin(self.resource("gpu", "health = ( " + ", ".join([
+                    probe("hot", 'reason = "temperature";'), probe("worn", 'reason = "wear"; severity = "notice";'),
+                    probe("plain", "")]) + " );"))
+                self.await_pool(lambda pool: len(pool) == 3)
+                a, b, c = (self.api.device_named("vendor.example/gpu", i) for i in range(3))
+                for name in ("worn-gpu-0", "hot-gpu-1", "worn-gpu-1", "plain-gpu-2"):
+                    with open(f"{folder}/{name}", "w") as file:
+                        file.write("found")
+                key = f"{DRIVER}/{{}}".format
+                notice = [(key("wear"), effect, None)] if effect else []
+                wanted = {a: notice, b: [(key("temperature"), "NoSchedule", None)] + notice,
+                          c: [(key("unhealthy"), "NoSchedule", "probe")]} if taints else {a: []}
+
+                def found(pool):
+                    return {name: [(t["key"], t["effect"], t.get("value")) for t in device.get("taints", [])]
+                            for name, device in pool.items()}
+
+                self.await_pool(lambda pool: found(pool) == wanted)
+                lacks = [] if effect else ["DRADeviceTaints"] if not taints else ["effect None"]
+                until(lambda: [word for word in ("DRADeviceTaints", "effect None")
+                               if any(word in text for text in self.dra()["lacks"])] == lacks, "what is lacking")
+                self.assertEqual(self.dra()["api_failure"], "")
+                self.assertEqual({d["id"]: d["health"] for d in self.node.resource("vendor.example/gpu")["devices"]},
+                                 {"gpu-0": "Healthy", "gpu-1": "Unhealthy", "gpu-2": "Unhealthy"})
+                self.node.stop()
+
     def test_times_of_taints(self):
         """A taint keeps the time when it was added, over other changes, restarts, and slices that a kubelet deletes."""
         self.serve_api()

@@ -182,6 +182,21 @@ class Metrics(NodeTest):
             check = subprocess.run(["promtool", "check", "metrics"], input=self.get()[1], text=True, capture_output=True)
             self.assertEqual((check.returncode, check.stdout, check.stderr), (0, "", ""))
 
+    def test_notices(self):
+        """A probe with the severity "notice" leaves a device healthy; what it finds is counted."""
+        licence = self.licence().replace('missing = "healthy";', 'missing = "healthy"; severity = "notice"; reason = "wear";')
+        with open(os.path.join(self.health, "licence-1"), "w") as file:
+            file.write("too hot")
+        self.configure(licence)
+        self.node.start_kubelet()
+        self.node.start()
+        self.await_socket()
+        self.await_value(1, "device_finding_info", resource="licence", device="licence-1", reason="wear", severity="notice")
+        self.assertEqual(self.value("device_healthy", resource="licence", device="licence-1"), 1)
+        self.assertNotIn("too hot", self.get()[1])
+        os.unlink(os.path.join(self.health, "licence-1"))
+        self.await_value(None, "device_finding_info", resource="licence", device="licence-1", reason="wear", severity="notice")
+
     def test_counters_survive_processes(self):
         self.configure(self.licence())
         self.start(licence=3)

@@ -296,6 +296,18 @@ static const struct {
 			SAID("health[0].interval: must be a number of seconds, not the string \"5s\"") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; fail_after = 0; } );"),
 			SAID("health[0].fail_after: must be from 1 to 1000 results, not 0") },
+		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; severity = \"evict\"; } );"),
+			SAID("health[0].severity: must be \"no-new-pods\" or \"notice\", not the string \"evict\"") },
+		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; reason = \"missing\"; } );"),
+			SAID("health[0].reason: must not be \"missing\", which devplugd uses itself") },
+		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; reason = \"too hot\"; } );"),
+			SAID("health[0].reason: must have at most 63 letters, digits, \"-\", \"_\" and "
+			     "\".\", with a letter or digit at both ends, such as \"temperature\", not "
+			     "\"too hot\"") },
+		{ ONE("health = ( { probe = \"exec\"; command = \"/bin/true\"; once = true; "
+		      "severity = \"notice\"; } );"),
+			SAID("health[0].probe: with once = true cannot have severity = \"notice\": the "
+			     "device would be offered before the program has initialised it") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; missing = \"bad\"; } );"),
 			SAID("health[0].missing: must be \"unhealthy\" or \"healthy\", not the string \"bad\"") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; recover = \"reboots\"; } );"),

@@ -198,6 +198,112 @@ static void test_taints(void **state)
 	check_taint("claimed", 0, NULL);
 }
 
+#define EFFECT(name, effect) "{\"key\": \"" DRIVER "/" name "\", \"effect\": \"" effect "\"}"
+#define FOUND(reason, severity) \
+	"{\"reason\": \"" reason "\", \"severity\": \"" severity "\", \"text\": \"t\"}"
+#define NO_REASON \
+	"{\"key\": \"" DRIVER "/unhealthy\", \"value\": \"probe\", \"effect\": \"NoSchedule\"}"
+
+/* A key for each reason that a probe has; the process that reports them may be faulty. */
+static void test_findings(void **state)
+{
+	static const struct {
+		const char *health, *cause, *findings;
+		unsigned lacks;
+		const char *taints; /* "[]": none */
+	} cases[] = {
+		{ "Unhealthy", "probe", "[" FOUND("hot", "no-new-pods") "]", 0,
+			"[" EFFECT("hot", "NoSchedule") "]" },
+		{ "Healthy", "", "[" FOUND("hot", "notice") "]", 0, "[" EFFECT("hot", "None") "]" },
+		{ "Healthy", "", "[" FOUND("hot", "notice") "]", 1U << LACK_NOTICES, "[]" },
+		{ "Healthy", "", "[" FOUND("hot", "notice") "]", 1U << LACK_TAINTS, "[]" },
+		{ "Unhealthy", "probe",
+			"[" FOUND("hot", "notice") "," FOUND("dead", "no-new-pods") "," FOUND(
+				"", "no-new-pods") "]",
+			0,
+			"[" EFFECT("dead", "NoSchedule") "," NO_REASON
+							 "," EFFECT("hot", "None") "]" },
+		{ "Unhealthy", "cordoned", "[" FOUND("dead", "no-new-pods") "]", 0,
+			"[" EFFECT("cordoned", "NoSchedule") "," EFFECT("dead", "NoSchedule") "]" },
+		/* One reason of two probes. */
+		{ "Unhealthy", "probe",
+			"[" FOUND("hot", "notice") "," FOUND("hot", "no-new-pods") "]", 0,
+			"[" EFFECT("hot", "NoSchedule") "]" },
+		/* It has not been probed yet. */
+		{ "Unhealthy", "probe", "[" FOUND("hot", "notice") "]", 0,
+			"[" NO_REASON "," EFFECT("hot", "None") "]" },
+		/* Words of devplugd's, and what is no label. */
+		{ "Unhealthy", "probe", "[" FOUND("missing", "no-new-pods") "]", 0,
+			"[" NO_REASON "]" },
+		{ "Unhealthy", "probe", "[" FOUND("cordoned", "no-new-pods") "]", 0,
+			"[" NO_REASON "]" },
+		{ "Unhealthy", "probe", "[" FOUND("a/b", "no-new-pods") "]", 0, "[" NO_REASON "]" },
+		{ "Unhealthy", "probe", "[" FOUND("-a", "no-new-pods") "]", 0, "[" NO_REASON "]" },
+		{ "Unhealthy", "probe",
+			"[" FOUND(
+				"a234567890123456789012345678901234567890123456789012345678901234",
+				"no-new-pods") "]",
+			0, "[" NO_REASON "]" },
+		{ "Unhealthy", "probe", "[1, \"x\", {}]", 0, "[" NO_REASON "]" },
+		{ "Unhealthy", "probe", "{\"hot\": 1}", 0, "[" NO_REASON "]" },
+		/* An unknown severity is the stronger one. */
+		{ "Unhealthy", "probe", "[" FOUND("hot", "evict") "]", 0,
+			"[" EFFECT("hot", "NoSchedule") "]" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct dra_inventory_options options = {
+			.driver = DRIVER,
+			.lacks = cases[i].lacks,
+		};
+		json_auto_t *resources = json_pack("[{s:s, s:[{s:s, s:s, s:s, s:o}]}]", "name",
+			"v.e/gpu", "devices", "id", "a", "health", cases[i].health, "cause",
+			cases[i].cause, "findings", parse(cases[i].findings));
+		json_auto_t *wanted = parse(cases[i].taints);
+		struct dra_inventory inventory;
+		const json_t *taints;
+
+		assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+		taints = json_object_get(
+			json_array_get(json_array_get(inventory.slices, 0), 0), "taints");
+		if (json_array_size(wanted) == 0)
+			assert_null(taints);
+		else
+			assert_true(json_equal(taints, wanted));
+		dra_inventory_done(&inventory);
+	}
+}
+
+/* The API's limit; what keeps pods away comes first. */
+static void test_many_taints(void **state)
+{
+	json_t *findings = json_array();
+	json_auto_t *resources =
+		json_pack("[{s:s, s:[{s:s, s:s, s:s, s:o}]}]", "name", "v.e/gpu", "devices", "id",
+			"a", "health", "Unhealthy", "cause", "cordoned", "findings", findings);
+	struct dra_inventory inventory;
+	const json_t *taints, *taint;
+	size_t i;
+
+	for (unsigned k = 0; k < 40; k++) {
+		char reason[16];
+
+		(void)snprintf(reason, sizeof(reason), "r%u", k);
+		(void)json_array_append_new(findings,
+			json_pack("{s:s, s:s}", "reason", reason, "severity",
+				k % 4 ? "notice" : "no-new-pods"));
+	}
+	assert_int_equal(dra_inventory_build(resources, &all, &inventory), 0);
+	taints = json_object_get(json_array_get(json_array_get(inventory.slices, 0), 0), "taints");
+	assert_int_equal(json_array_size(taints), DRA_TAINTS_MAX);
+	json_array_foreach(taints, i, taint)
+	{
+		assert_string_equal(json_string_value(json_object_get(taint, "effect")),
+			i < 11 ? "NoSchedule" : "None");
+	}
+	dra_inventory_done(&inventory);
+}
+
 /* A device that a claim holds stays, healthy or not. */
 static void check_held(const char *cause, unsigned lacks, const char *wanted)
 {
@@ -567,6 +673,8 @@ int main(void)
 		cmocka_unit_test(test_capacity),
 		cmocka_unit_test(test_slices),
 		cmocka_unit_test(test_taints),
+		cmocka_unit_test(test_findings),
+		cmocka_unit_test(test_many_taints),
 		cmocka_unit_test(test_held_devices),
 		cmocka_unit_test(test_unlisted_devices),
 		cmocka_unit_test(test_dropped_fields),

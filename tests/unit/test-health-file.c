@@ -133,6 +133,88 @@ static void test_file_missing_is_healthy(void **state)
 	RUN_UNTIL(streq(reason(0), ""));
 }
 
+/* The findings of a unit, as "SEVERITY REASON: TEXT" each. */
+static const char *findings(size_t unit)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	const struct finding *finding;
+	static char text[512];
+	size_t length = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; (finding = finding_set_get(snapshot->units[unit].findings, i)); i++)
+		length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s %s: %s",
+			i > 0 ? ", " : "", probe_severities[finding->severity],
+			finding->reason ?: "-", finding->text);
+	return text;
+}
+
+/* A notice leaves the device healthy, is found at once and goes with its cause; another probe of
+ * the device counts as before. */
+static void test_notice(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *before = NULL;
+
+	host_mkdir("/run/h");
+	host_write("/run/h/a", "warm");
+	host_mkdir("/run/i");
+	host_write("/run/i/a", "ok");
+	host_write("/run/i/b", "ok");
+	start("driver = \"static\"; match = ( { id = \"a\"; }, { id = \"b\"; } ); health = ( "
+	      "{ probe = \"file\"; path = \"/run/h/${id}\"; missing = \"healthy\"; severity = "
+	      "\"notice\"; reason = \"temperature\"; }, { probe = \"file\"; path = "
+	      "\"/run/i/${id}\"; } );");
+	assert_string_equal(reason(0), "");
+	assert_string_equal(findings(0), "notice temperature: warm");
+	assert_string_equal(findings(1), "");
+	before = inventory_snapshot(inventory);
+	host_write("/run/h/a", "hot");
+	RUN_UNTIL(streq(findings(0), "notice temperature: hot"));
+	host_write("/run/i/a", "dead");
+	RUN_UNTIL(streq(reason(0), "dead"));
+	assert_string_equal(findings(0), "no-new-pods -: dead, notice temperature: hot");
+	host_write("/run/i/a", "ok");
+	RUN_UNTIL(streq(reason(0), ""));
+	host_remove("/run/h/a");
+	RUN_UNTIL(streq(findings(0), ""));
+	/* A snapshot never changes. */
+	assert_string_equal(finding_set_get(before->units[0].findings, 0)->text, "warm");
+}
+
+/* Devices do not wait for the first result of a probe that only makes notices. */
+static void test_notice_is_not_awaited(void **state)
+{
+	start("driver = \"static\"; match = ( { count = 1; } ); health = ( { probe = \"exec\"; command "
+	      "= ( \"/bin/sleep\", \"1000\" ); timeout = 300; severity = \"notice\"; } );");
+	assert_string_equal(reason(0), "");
+	assert_string_equal(findings(0), "");
+}
+
+/* Only as many as are reported, the ones that make the device unhealthy first. */
+static void test_many_findings(void **state)
+{
+	_cleanup_free_ char *text = NULL;
+	char probes[4096] = "";
+	const struct finding *finding;
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+
+	for (size_t i = 0; i < FINDINGS_MAX + 4; i++)
+		(void)snprintf(probes + strlen(probes), sizeof(probes) - strlen(probes),
+			"%s{ probe = \"file\"; path = \"/none/%zu\"; reason = \"r%zu\"; severity = \"%s\"; }",
+			i > 0 ? ", " : "", i, i, i < FINDINGS_MAX ? "notice" : "no-new-pods");
+	assert_true(format_text(&text,
+			    "driver = \"static\"; match = ( { count = 1; } ); health = ( %s );",
+			    probes) >= 0);
+	start(text);
+	snapshot = inventory_snapshot(inventory);
+	for (size_t i = 0; i < FINDINGS_MAX; i++) {
+		finding = finding_set_get(snapshot->units[0].findings, i);
+		assert_non_null(finding);
+		assert_int_equal(finding->severity, i < 4 ? SEVERITY_NO_NEW_PODS : SEVERITY_NOTICE);
+	}
+	assert_null(finding_set_get(snapshot->units[0].findings, FINDINGS_MAX));
+}
+
 /* Writing a file is one result, however many events it makes. */
 static void test_file_threshold(void **state)
 {
@@ -344,6 +426,9 @@ int main(void)
 		TEST(test_file_kept_open),
 		TEST(test_file_in_scanned_directory),
 		TEST(test_file_missing_is_healthy),
+		TEST(test_notice),
+		TEST(test_notice_is_not_awaited),
+		TEST(test_many_findings),
 		TEST(test_file_threshold),
 		TEST(test_file_that_is_watched_is_let_alone),
 		TEST(test_file_behind_a_link_is_read_by_interval),

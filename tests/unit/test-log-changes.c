@@ -99,6 +99,22 @@ static void test_owner(void **state)
 	assert_string_equal(logged(after, before), "t: device \"unit-1\" is offered\n");
 }
 
+static void test_notices(void **state)
+{
+#define NOTICES                                                                                     \
+	UNITS "health = ( { probe = \"exists\"; path = \"/none\"; severity = \"notice\"; reason = " \
+	      "\"temperature\"; } );"
+	expect(UNITS, "", NOTICES "cordon = ( \"unit-1\", \"unit-2\", \"unit-3\" );", "",
+		"t: device \"unit-0\" has a notice: temperature: /none is missing\n"
+		"t: device \"unit-1\" is unhealthy: cordoned\n"
+		"t: device \"unit-2\" is unhealthy: cordoned\n"
+		"t: device \"unit-3\" is unhealthy: cordoned\n");
+	expect(NOTICES "exclude = ( \"unit-1\", \"unit-2\", \"unit-3\" );", "",
+		UNITS "exclude = ( \"unit-1\", \"unit-2\", \"unit-3\" );", "",
+		"t: device \"unit-0\" has no notice any more\n");
+	expect(NOTICES, "", NOTICES, "", "");
+}
+
 /* A device that waits for the first result of its probe has neither failed nor recovered. */
 static void test_not_probed_yet(void **state)
 {
@@ -125,6 +141,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_exclude_shared, host_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_owner, host_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_notices, host_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_not_probed_yet, host_setup, inventory_teardown),
 	};

@@ -82,6 +82,36 @@ static void test_devices(void **state)
 	assert_false(resource->left_out);
 }
 
+#define FINDING(reason, severity) \
+	"{\"reason\":\"" reason "\",\"severity\":\"" severity "\",\"text\":\"t\"}"
+
+/* Labels have the words of the configuration only, and no sample is written twice. */
+static void test_findings(void **state)
+{
+	_cleanup_(scrape_freep) struct scrape *scrape =
+		read_scrape(ALL(DEVICE("x-0", "Healthy",
+				    ",\"findings\":[" FINDING("hot", "notice") "," FINDING(
+					    "hot", "notice") "]") "," DEVICE("x-1", "Unhealthy",
+				    ",\"findings\":[" FINDING("too hot\\\"", "evict") "," FINDING(
+					    "missing", "no-new-pods") ",7,{}]") "," DEVICE("x-2",
+				    "Claimed", ",\"findings\":[" FINDING("hot", "notice") "]")),
+			NULL);
+	const struct families_options options = { 0 };
+	struct exposition out = { 0 };
+
+	assert_int_equal(families_write(scrape, &options, &out), 0);
+	assert_int_equal(count_of(out.text, out.size, "devplugd_device_finding_info{"), 2);
+	assert_int_equal(count_of(out.text, out.size,
+				 "devplugd_device_finding_info{resource=\"a/x\",device=\"x-0\","
+				 "reason=\"hot\",severity=\"notice\"} 1\n"),
+		1);
+	assert_int_equal(count_of(out.text, out.size,
+				 "devplugd_device_finding_info{resource=\"a/x\",device=\"x-1\","
+				 "severity=\"no-new-pods\"} 1\n"),
+		1);
+	exposition_done(&out);
+}
+
 /* Without the devices of the resource there are metrics of all others. */
 static void test_too_long(void **state)
 {
@@ -258,6 +288,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_one_document),
+		cmocka_unit_test(test_findings),
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_assigned),

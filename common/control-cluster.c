@@ -30,6 +30,7 @@ static const struct control_rule rules[] = {
 	[CLUSTER_UNPREPARE] = { .name = "UNPREPARE",
 		.to_supervisor = true,
 		.fields = FIELD_NUMBER | FIELD_TEXT },
+	[CLUSTER_PUBLISHED] = { .name = "PUBLISHED", .to_supervisor = true, .fields = FIELD_TEXT },
 	[CLUSTER_POOL] = { .name = "POOL",
 		.to_supervisor = true,
 		.fields = FIELD_POOL | FIELD_TEXT },

@@ -26,7 +26,9 @@ enum cluster_type {
 	CLUSTER_PREPARE,       /* [number, fd] sealed memfd with JSON, see
 				  supervisor/books/dra-claim.h */
 	CLUSTER_UNPREPARE,     /* [number, text] uid of the claim */
-	CLUSTER_POOL,          /* [pool, text] what is published; text: what fails, or empty */
+	CLUSTER_PUBLISHED, /* [text] resource whose devices are stored in ResourceSlices, since the
+			      driver was registered */
+	CLUSTER_POOL,      /* [pool, text] what is published; text: what fails, or empty */
 };
 
 extern const struct control_protocol control_cluster;

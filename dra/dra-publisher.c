@@ -63,8 +63,9 @@ struct dra_publisher {
 	json_t *times;     /* of taints */
 
 	enum step step;
-	bool again;  /* something has changed during a round */
-	bool reread; /* and it needs the list */
+	bool again;     /* something has changed during a round */
+	bool reread;    /* and it needs the list */
+	bool published; /* the server stores all devices as they are now */
 	char *node_uid;
 	json_t *stored;  /* by name, as the server stores them; NULL: not known */
 	json_t *pending; /* of a list under construction */
@@ -164,6 +165,7 @@ static void end_round(struct dra_publisher *publisher)
 {
 	publisher->step = STEP_IDLE;
 	publisher->delay = 0;
+	publisher->published = !publisher->again;
 	forget_writes(publisher);
 	(void)sd_event_source_set_enabled(publisher->slow_timer, SD_EVENT_OFF);
 	report(publisher, publisher->watch_failure ?: "");
@@ -191,7 +193,7 @@ static uint64_t next_delay(uint64_t *delay, const struct dra_answer *answer)
 static void fail_round(struct dra_publisher *publisher, const struct dra_answer *answer)
 {
 	publisher->step = STEP_IDLE;
-	publisher->again = false;
+	publisher->again = publisher->published = false;
 	forget_writes(publisher);
 	forget_node(publisher);
 	(void)sd_event_source_set_enabled(publisher->slow_timer, SD_EVENT_OFF);
@@ -645,6 +647,17 @@ static int on_round(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
+/* Has the next round read everything again. */
+static void check(struct dra_publisher *publisher)
+{
+	publisher->reread = true;
+	publisher->published = false;
+	if (publisher->step != STEP_IDLE)
+		publisher->again = true;
+	else if (publisher->delay == 0)
+		plan(publisher->round_timer, COALESCE_TIME);
+}
+
 /* --- the watch --- */
 
 /* Whether another client has changed or deleted an object. */
@@ -674,7 +687,7 @@ static int on_suspicion(sd_event_source *source, uint64_t usec, void *userdata)
 		return 0;
 	}
 	if (is_suspicious(publisher))
-		dra_publisher_check(publisher);
+		check(publisher);
 	(void)json_object_clear(publisher->seen);
 	return 0;
 }
@@ -707,7 +720,7 @@ static int on_watch_timer(sd_event_source *source, uint64_t usec, void *userdata
 	struct dra_publisher *publisher = userdata;
 
 	if (!publisher->watching) {
-		dra_publisher_check(publisher);
+		check(publisher);
 		return 0;
 	}
 	publisher->watch_delay = 0;
@@ -724,7 +737,7 @@ static void on_watch_end(const struct dra_answer *answer, void *userdata)
 
 	publisher->watching = false;
 	if (worked && !answer->failure) {
-		dra_publisher_check(publisher);
+		check(publisher);
 		return;
 	}
 	/* If the server is not reachable, the next round fails and reports it. */
@@ -762,6 +775,7 @@ int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources, 
 	r = copy && held_copy ? rebuild(publisher, copy, held_copy, publisher->lacks) : -ENOMEM;
 	if (r < 0)
 		return r;
+	publisher->published = false;
 	if (publisher->step != STEP_IDLE)
 		publisher->again = true;
 	else if (publisher->delay == 0)
@@ -769,13 +783,15 @@ int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources, 
 	return 0;
 }
 
-void dra_publisher_check(struct dra_publisher *publisher)
+void dra_publisher_registered(struct dra_publisher *publisher)
 {
-	publisher->reread = true;
-	if (publisher->step != STEP_IDLE)
-		publisher->again = true;
-	else if (publisher->delay == 0)
-		plan(publisher->round_timer, COALESCE_TIME);
+	publisher->delay = 0;
+	check(publisher);
+}
+
+const json_t *dra_publisher_published(const struct dra_publisher *publisher)
+{
+	return publisher->published ? publisher->resources : NULL;
 }
 
 const json_t *dra_publisher_names(const struct dra_publisher *publisher)

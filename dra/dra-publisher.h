@@ -30,8 +30,13 @@ int dra_publisher_new(sd_event *event, struct dra_api *api, const char *driver, 
  * options. The caller keeps its references. Returns 0 or -ENOMEM. */
 int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources, const json_t *held);
 
-/* To be called when the kubelet may have deleted the slices, as it does when it starts. */
-void dra_publisher_check(struct dra_publisher *publisher);
+/* To be called when the kubelet has registered the driver: it deletes the slices when it starts,
+ * and its node may have joined the cluster just now. Earlier failures delay nothing. */
+void dra_publisher_registered(struct dra_publisher *publisher);
+
+/* The resources of dra_publisher_set() if the server stores their devices as they are now; NULL if
+ * not. For the handler; the publisher owns the result. */
+const json_t *dra_publisher_published(const struct dra_publisher *publisher);
 
 /* The resource and id of each device, see struct dra_inventory. The publisher owns the result. */
 const json_t *dra_publisher_names(const struct dra_publisher *publisher);

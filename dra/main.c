@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "common/child-sandbox.h"
+#include "common/json-read.h"
 #include "common/log.h"
 #include "common/sealed.h"
 #include "dra/dra-health.h"
@@ -43,7 +44,8 @@ struct driver_process {
 	json_t *devices;   /* by resource, as far as they are known */
 	json_t *held;      /* see CLUSTER_HELD */
 	sd_event_source *report_wait;
-	bool waited; /* known devices are published, although a resource has not reported */
+	bool waited;  /* known devices are published, although a resource has not reported */
+	json_t *told; /* the published resources that the supervisor knows */
 };
 
 /* --- what is published --- */
@@ -86,15 +88,36 @@ static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata
 	return 0;
 }
 
+/* Reports each resource whose devices the API server stores, once after a registration. */
+static void report_published(struct driver_process *process)
+{
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_PUBLISHED);
+	const json_t *resources = dra_publisher_published(process->publisher), *resource;
+	size_t i;
+
+	json_array_foreach(resources, i, resource)
+	{
+		const char *name = text_of(resource, "name");
+
+		if (json_object_get(process->told, name))
+			continue;
+		(void)snprintf(message.text, sizeof(message.text), "%s", name);
+		if (control_send(CONTROL_FD, &message) >= 0)
+			(void)json_object_set_new(process->told, name, json_true());
+	}
+}
+
 static void on_pool(const struct dra_pool_state *state, void *userdata)
 {
 	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_POOL);
+	struct driver_process *process = userdata;
 
 	message.generation = state->generation;
 	message.slices = state->slices;
 	message.lacks = state->lacks;
 	(void)snprintf(message.text, sizeof(message.text), "%s", state->failure);
 	(void)control_send(CONTROL_FD, &message);
+	report_published(process);
 }
 
 static const json_t *get_names(void *userdata)
@@ -156,6 +179,8 @@ static int handle_configure(struct driver_process *process, struct control_messa
 		return -EBADMSG;
 	json_decref(process->resources);
 	process->resources = json_incref(resources);
+	/* One that comes back later is a new one for the supervisor. */
+	(void)json_object_clear(process->told);
 	if (process->publisher) {
 		publish(process);
 		return 0;
@@ -213,11 +238,11 @@ static int handle_session(struct driver_process *process, struct control_message
 	return 0;
 }
 
-/* A kubelet that starts deletes the slices of its node. */
 static int handle_registered(struct driver_process *process, struct control_message *message)
 {
+	(void)json_object_clear(process->told);
 	if (process->publisher)
-		dra_publisher_check(process->publisher);
+		dra_publisher_registered(process->publisher);
 	return 0;
 }
 
@@ -298,6 +323,7 @@ static int run(struct driver_process *process)
 	process->supervisor_uid = supervisor.uid;
 	process->devices = json_object();
 	process->held = json_object();
+	process->told = json_object();
 	r = sandbox_give_up_programs(true);
 	if (r >= 0)
 		r = sd_event_default(&process->event);
@@ -327,6 +353,7 @@ static void process_done(struct driver_process *process)
 	json_decref(process->resources);
 	json_decref(process->devices);
 	json_decref(process->held);
+	json_decref(process->told);
 	free(process->driver);
 	free(process->node_name);
 	sd_event_source_disable_unref(process->alive);

@@ -98,6 +98,7 @@ static json_t *describe(const struct child *child)
 		[REGISTRATION_DEFAULT] = "default",
 		[REGISTRATION_DRA] = "dra",
 	};
+	const bool dra = child_registration(child) == REGISTRATION_DRA;
 	const struct resource *resource = child->resource;
 	char since[TEXT_TIME_MAX], next_try[TEXT_TIME_MAX] = "", reason[sizeof(resource->reason)];
 
@@ -112,7 +113,7 @@ static json_t *describe(const struct child *child)
 			proposal_failure(child->proposal));
 	text_sanitize(reason);
 	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, "
-			 "s:b, s:s, s:o}",
+			 "s:b, s:s, s:o, s:o*}",
 		"name", resource->name, "driver",
 		resource_applied(resource)->declaration.driver_name, "state",
 		resource_state_name(resource), "reason", reason, "pid", (int)child->process.pid,
@@ -122,7 +123,8 @@ static json_t *describe(const struct child *child)
 		(json_int_t)resource->healthy, "since", since, "next_try", next_try, "registration",
 		registrations[child_registration(child)], "refused", (int)resource->refused, "note",
 		claimant_note(child->claimant) ?: "", "failures",
-		failure_describe(resource->failures));
+		failure_describe(resource->failures), "published",
+		dra ? json_boolean(child->published) : NULL);
 }
 
 static int add_claims(const struct manager *manager, const struct child *child, json_t *resource)

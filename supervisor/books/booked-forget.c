@@ -106,6 +106,11 @@ int forget_request(struct request *request, json_t **ret_answer, struct error *e
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	r = forget_claimed(booked, resource, device, ids, error);
+	if (r >= 0 && json_array_size(ids) == 0)
+		r = error_set(error, -ENOENT,
+			"neither the kubelet's data nor a claim assigns \"%s\" of %s to a pod; "
+			"\"devplugctl devices %s\" lists the devices",
+			device, resource, resource);
 	if (r < 0)
 		return r;
 	(void)snprintf(message.text, sizeof(message.text), "%s", device);

@@ -38,6 +38,8 @@ struct claim {
 
 struct dra_claims {
 	struct manager *manager;
+	void (*on_end)(void *userdata);
+	void *userdata;
 	char *directory;
 	bool unread; /* the directory: claims may be missing here */
 	struct claim **items;
@@ -126,6 +128,14 @@ static int write_text(
 			strerror(-r));
 	claim->size = strlen(text);
 	return 0;
+}
+
+static bool is_forgotten(const struct claim *claim)
+{
+	for (size_t i = 0; i < dra_claim_count(claim->json); i++)
+		if (!dra_claim_is_forgotten(dra_claim_device(claim->json, i)))
+			return false;
+	return true;
 }
 
 static int save(const struct dra_claims *claims, struct claim *claim, struct error *error)
@@ -568,6 +578,7 @@ int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *
 	(void)claim_free(*claim);
 	*claim = claims->items[--claims->n_items];
 	claims->revision++;
+	claims->on_end(claims->userdata);
 	return 0;
 }
 
@@ -589,6 +600,8 @@ int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *re
 	if (!claim || r < 0)
 		return claim ? error_set(error, r, "out of memory")
 			     : error_set(error, -ENOENT, "the claim is not known any more");
+	if (is_forgotten(*claim))
+		return dra_claims_remove(claims, uid, error);
 	claims->revision++;
 	r = save(claims, *claim, error);
 	claims->size += (*claim)->size - before;
@@ -788,13 +801,16 @@ static char *make_directory_name(const struct manager *manager)
 	return path;
 }
 
-int dra_claims_new(struct manager *manager, struct dra_claims **ret)
+int dra_claims_new(struct manager *manager, void (*on_end)(void *userdata), void *userdata,
+	struct dra_claims **ret)
 {
 	_cleanup_(dra_claims_freep) struct dra_claims *claims = calloc(1, sizeof(*claims));
 
 	if (!claims)
 		return -ENOMEM;
 	claims->manager = manager;
+	claims->on_end = on_end;
+	claims->userdata = userdata;
 	claims->revision = 1;
 	claims->directory = make_directory_name(manager);
 	if (!claims->directory)

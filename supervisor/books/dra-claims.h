@@ -25,8 +25,10 @@ struct dra_claims;
 
 /* Reads the claims that an earlier daemon has saved. An invalid one is dropped, and logged. If the
  * edits of one are not permitted any more, which is logged, its devices still belong to it, and it
- * has no CDI file until its edits are built again. Returns 0 or negative errno. */
-int dra_claims_new(struct manager *manager, struct dra_claims **ret);
+ * has no CDI file until its edits are built again. `on_end` is called after a claim has ended.
+ * Returns 0 or negative errno. */
+int dra_claims_new(struct manager *manager, void (*on_end)(void *userdata), void *userdata,
+	struct dra_claims **ret);
 
 /* Makes the CDI files match the claims: writes missing files, and removes those of claims that are
  * not prepared or not known. Logs. */
@@ -101,8 +103,9 @@ int dra_claims_set_edits(struct dra_claims *claims, const json_t *asked, size_t 
 int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *error);
 
 /* Marks a device of a claim as free, for dra_claims_devices(), dra_claims_of() and
- * dra_claims_check(). A later preparation of the claim ends that. Returns 0, or negative errno with
- * the error filled: then it is only free until the daemon ends. */
+ * dra_claims_check(). A later preparation of the claim ends that. The last device of a claim takes
+ * the claim with it, as dra_claims_remove() does. Returns 0, or negative errno with the error
+ * filled: then it is only free until the daemon ends. */
 int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *resource,
 	const char *id, struct error *error);
 

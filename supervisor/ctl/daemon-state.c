@@ -153,6 +153,9 @@ static json_t *clean_resources(const json_t *answer, const json_t *documents)
 			continue;
 		resource =
 			clean_resource(found, json_object_get(documents, text_of(found, "name")));
+		if (json_is_boolean(json_object_get(found, "published")))
+			(void)json_object_set(
+				resource, "published", json_object_get(found, "published"));
 		usage_join(resource, found, known);
 		(void)json_array_append_new(resources, resource);
 	}

@@ -66,8 +66,7 @@ const struct command commands[] = {
 		"The slices are made from the devices that devplugd has found on this node.",
 		NULL, command_dra, 0, 1, 1, "classes or slices" },
 	{ "forget", "RESOURCE/DEVICE", "Forget a device that only the kubelet still lists",
-		"The device counts as not assigned to a pod until the kubelet's data about it\nchange, and other claims (DRA) may get it. If the pod exists, the kubelet may\n"
-		"panic or fail it when it starts again. Needs root.",
+		"The device counts as not assigned to a pod until the kubelet's data about it\nchange, and other claims (DRA) may get it. A claim ends with its last device. If\nthe pod exists, the kubelet may panic or fail it when it starts again. Needs root.",
 		NULL, command_forget, 0, 1, 1, "a device, RESOURCE/DEVICE" },
 	{ "allow", "DIRECTORY", "Let the service write to a directory",
 		"Writes a drop-in for devplugd.service that creates the directory and makes it\n"

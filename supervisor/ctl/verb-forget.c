@@ -44,9 +44,6 @@ static int forget(const struct command_line *line, struct error *error)
 	ids = json_object_get(answer, "forgotten");
 	json_array_foreach(ids, i, id)(void) printf("%s of %s counts as not assigned to a pod\n",
 		json_string_value(id) ?: "", resource);
-	if (json_array_size(ids) == 0)
-		(void)printf(
-			"the kubelet's data do not assign %s of %s to a pod\n", device, resource);
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Waits until a condition holds. Reads the state twice a second: pods come and go without the
- * daemon's knowledge, and the daemon itself may be started meanwhile.
+ * daemon's knowledge, and the daemon itself may be started meanwhile. With DRA, no pod can get a
+ * device before the API server has stored the ResourceSlices, so each condition includes that.
  */
 #include "supervisor/ctl/verb.h"
 
@@ -56,22 +57,27 @@ static int parse_timeout(const char *text, uint64_t *ret, struct error *error)
 
 static bool is_met(const struct condition *condition, const json_t *resource)
 {
+	if (json_is_false(json_object_get(resource, "published")))
+		return false;
 	if (!condition->member)
 		return streq(text_of(resource, "state"), "serving");
 	return json_is_integer(json_object_get(resource, condition->member)) &&
 		integer_of(resource, condition->member) >= condition->least;
 }
 
-/* The current number or state instead. */
-static void describe(
-	const struct condition *condition, const json_t *resource, char *ret, size_t size)
+/* The current number or state instead. `api`: what fails at the API server, or "". */
+static void describe(const struct condition *condition, const json_t *resource, const char *api,
+	char *ret, size_t size)
 {
 	const json_t *number = json_object_get(resource, condition->member ?: "");
 	const char *reason = text_of(resource, "reason");
+	const char *state = text_of(resource, "state");
 
-	if (!condition->member)
-		(void)snprintf(ret, size, "it is %s%s%s", text_of(resource, "state"),
-			*reason ? ": " : "", reason);
+	if (streq(state, "serving") && json_is_false(json_object_get(resource, "published")))
+		(void)snprintf(ret, size, "its devices are not published in ResourceSlices%s%s",
+			*api ? ": " : "", api);
+	else if (!condition->member)
+		(void)snprintf(ret, size, "it is %s%s%s", state, *reason ? ": " : "", reason);
 	else if (json_is_integer(number))
 		(void)snprintf(ret, size, "%lld %s %s, at least %lld wanted",
 			(long long)json_integer_value(number),
@@ -105,7 +111,8 @@ static int look(const struct command_line *line, const struct condition *conditi
 	resource = json_array_get(json_object_get(daemon.root, "resources"), 0);
 	if (is_met(condition, resource))
 		return 1;
-	describe(condition, resource, ret_instead, size);
+	describe(condition, resource, text_of(json_object_get(daemon.root, "dra"), "api_failure"),
+		ret_instead, size);
 	return 0;
 }
 

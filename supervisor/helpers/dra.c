@@ -131,6 +131,8 @@ static void set_registered(struct dra *dra, bool registered, const char *why)
 	struct manager *manager = dra->manager;
 	bool before = dra->registered;
 
+	for (size_t i = 0; i < manager->n_children; i++)
+		manager->children[i]->published = false;
 	dra->registered = registered;
 	(void)snprintf(dra->registration_failure, sizeof(dra->registration_failure), "%s", why);
 	manager_changed(manager);
@@ -286,6 +288,12 @@ static void claims_changed(struct dra *dra)
 	booked_checkpoint_changed(dra->manager->booked);
 }
 
+/* Also if an administrator ends it. */
+static void on_claim_ended(void *userdata)
+{
+	claims_changed(userdata);
+}
+
 static void on_prepared(
 	uint64_t request, const json_t *claim, const struct error *error, void *userdata)
 {
@@ -389,6 +397,16 @@ static bool handle_session_ended(struct dra *dra, struct control_message *messag
 	return true;
 }
 
+static bool handle_published(struct dra *dra, struct control_message *message)
+{
+	struct child *child = manager_find_child(dra->manager, message->text);
+
+	if (child)
+		child->published = true;
+	manager_changed(dra->manager);
+	return true;
+}
+
 static bool handle_pool(struct dra *dra, struct control_message *message)
 {
 	const char *text = message->text[0] ? message->text : NULL;
@@ -408,6 +426,7 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 static bool on_message(struct control_message *message, void *userdata)
 {
 	static bool (*const handlers[])(struct dra * dra, struct control_message * message) = {
+		[CLUSTER_PUBLISHED] = handle_published,
 		[CLUSTER_FILE_WANTED] = handle_file_wanted,
 		[CLUSTER_PREPARE] = handle_prepare,
 		[CLUSTER_UNPREPARE] = handle_unprepare,
@@ -670,7 +689,7 @@ int dra_new(struct manager *manager, struct dra **ret)
 		return -ENOMEM;
 	dra->manager = manager;
 	dra->session = SESSION_INIT;
-	r = dra_claims_new(manager, &dra->claims);
+	r = dra_claims_new(manager, on_claim_ended, dra, &dra->claims);
 	manager->dra_claims = dra->claims;
 	if (r >= 0)
 		r = dra_prepare_new(manager, dra->claims, on_prepared, dra, &dra->preparations);

@@ -694,7 +694,10 @@ class Warnings(NodeTest):
         for wrong in (held, "vendor.example/a", "vendor.example/a/"):
             self.assertEqual(self.ctl("forget", wrong).returncode, 1, wrong)
         self.assertIn("has no resource", self.ctl("forget", "vendor.example/none/x").stderr)
-        self.assertIn("do not assign", self.ctl("forget", "vendor.example/a/none").stdout)
+        for nothing in ("none", "*"):
+            answer = self.ctl("forget", f"vendor.example/a/{nothing}")
+            self.assertEqual((answer.returncode, answer.stdout), (1, ""))
+            self.assertIn(f'neither the kubelet\'s data nor a claim assigns "{nothing}" of vendor.example/a', answer.stderr)
         answer = self.ctl("forget", f"vendor.example/a/{held}")
         self.assertEqual((answer.returncode, answer.stdout),
                          (0, f"{held} of vendor.example/a counts as not assigned to a pod\n"))

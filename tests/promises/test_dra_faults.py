@@ -166,6 +166,35 @@ class DraFaults(DraTest):
         self.api.faults = []
         self.assertEqual([len(devices) for devices in self.prepare(*new).values()], [1, 1, 1])
 
+    def test_joining_node(self):
+        """When the kubelet registers the driver, earlier failures do not delay the slices; "devplugctl wait" waits for these."""
+        self.serve_api()
+        self.api.retry_after = 300
+        self.api.faults = [lambda method, path: 429 if "/nodes/" in path else None]
+        self.configure(self.resource("gpu"))
+        self.node.start()
+        until(lambda: (dra := self.dra()) and ": 429" in dra["api_failure"], "the failure")
+        self.api.faults = [lambda method, path: 503 if method == "POST" else None]
+        self.register()
+        self.node.await_state("vendor.example/gpu", "serving")
+        until(lambda: ": 503" in self.dra()["api_failure"], "the next failure")
+        for condition in ("serving", "healthy=3"):
+            answer = self.ctl("wait", "vendor.example/gpu", "--timeout", "0", "--for", condition)
+            self.assertEqual(answer.returncode, 1)
+            self.assertRegex(answer.stderr, "its devices are not published in ResourceSlices: .*: 503")
+        self.api.faults = []
+        self.assertEqual(self.ctl("wait", "vendor.example/gpu").returncode, 0)
+        self.assertEqual(len(self.api.pool()), 3)
+        # A kubelet that starts deletes them.
+        self.api.faults = [lambda method, path: 503 if method == "POST" else None]
+        self.api.change("DELETED", next(iter(self.api.slices)))
+        self.register()
+        until(lambda: ": 503" in self.dra()["api_failure"], "the failure to publish again")
+        self.assertEqual(self.ctl("wait", "vendor.example/gpu", "--timeout", "0").returncode, 1)
+        self.api.faults = []
+        self.assertEqual(self.ctl("wait", "vendor.example/gpu").returncode, 0)
+        self.assertEqual(len(self.api.pool()), 3)
+
     def test_P19_no_free_descriptors(self):
         """While devplugd is at its limit of open files, a claim waits, and no process is killed."""
         self.serve_api()

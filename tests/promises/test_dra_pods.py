@@ -244,6 +244,22 @@ class DraPods(DraPodTest):
         self.assertEqual(self.remove("first"), "")
         self.assertEqual(self.edits(self.restart("second")["container"]), {"GPU": "gpu-0"})
 
+    def test_devices_without_a_capacity(self):
+        """The expression of docs/dra.md works for a class of which some devices have no memory."""
+        with open(os.path.join(os.path.dirname(__file__), "../../docs/dra.md")) as file:
+            expression = re.search(r"^ +expression: (device.capacity.*)$", file.read(), re.M)[1]
+        self.serve_api()
+        devices = [{"id": "large", "properties": {"memory": "96Gi"}}, {"id": "none"}, {"id": "small", "properties": {"memory": "16Gi"}}]
+        program = self.script("discover", f"echo '{json.dumps({'version': 1, 'devices': devices})}'\n")
+        self.begin(f'{{ name = "vendor.example/gpu"; driver = "exec"; match = ( {{ command = [ "{program}" ]; }} ); serve = "dra"; '
+                   'container = { env = "GPU=${ids}"; }; }')
+        self.await_pool(lambda pool: len(pool) == 3)
+        for words, wanted in ((expression, True), (expression.replace(".?memory.orValue(quantity(\"0\"))", ".memory"), False)):
+            claim = self.api.schedule("c", [("gpu", "gpu.vendor.example", 1, {"selectors": [{"cel": {"expression": words}}]})])
+            self.assertEqual(claim is not None, wanted, words)
+            if claim:
+                self.assertEqual(self.edits(self.pod("trainer", claim)["container"]), {"GPU": "large"})
+
     TOLERATES = {"tolerations": [{"operator": "Exists"}]}
 
     def test_tolerated_taints(self):
@@ -313,6 +329,10 @@ class DraPods(DraPodTest):
         second = self.api.claims["default", "second"]
         self.assertIn('or after "devplugctl forget"', self.pod("second", second)["message"])
         self.assertIn("gpu-0 of vendor.example/gpu counts as not assigned", self.ctl("forget", "vendor.example/gpu/gpu-0").stdout)
+        # The claim has ended with its only device.
+        self.assertEqual((self.files(), self.dra()["claims"]), ([], 0))
+        self.assertFalse(os.path.exists(self.saved(first["metadata"]["uid"])))
+        self.assertEqual(self.ctl("forget", "vendor.example/gpu/gpu-0").returncode, 1)
         # The next devplugd knows it, too.
         self.node.stop()
         self.node.start()

@@ -19,6 +19,13 @@ static struct manager manager;
 static struct dra_claims *claims;
 static struct error error;
 
+static size_t n_ended;
+
+static void on_end(void *userdata)
+{
+	n_ended++;
+}
+
 static int setup_claims(void **state)
 {
 	if (setup(state) < 0 || unsetenv("STATE_DIRECTORY") < 0)
@@ -29,7 +36,8 @@ static int setup_claims(void **state)
 	manager.published = published;
 	if (runtime_files_open(run_dir, &manager.files, &error) < 0)
 		return -1;
-	return dra_claims_new(&manager, &claims);
+	n_ended = 0;
+	return dra_claims_new(&manager, on_end, NULL, &claims);
 }
 
 static int teardown_claims(void **state)
@@ -52,11 +60,21 @@ static json_t *edits_with(const char *variable)
 	return json_pack("{s:[s]}", "env", variable);
 }
 
-/* Prepares the claim with edits that set the variable. */
-static int prepare(const char *id, const char *variable)
+/* Prepares the claim, perhaps with a second device, with edits that set the variable. */
+static int prepare_with(const char *id, const char *variable, const char *more)
 {
 	json_t *claim = asked_for(id), *devices;
 	int r;
+
+	if (more) {
+		json_t *list = json_object_get(claim, "devices");
+		json_t *second = json_deep_copy(json_array_get(list, 0));
+
+		(void)json_object_set_new(second, "id", json_string(more));
+		(void)json_object_set_new(second, "name", json_string(more));
+		(void)json_object_set_new(second, "cdi", json_array());
+		(void)json_array_append_new(list, second);
+	}
 
 	(void)json_object_set_new(json_array_get(json_object_get(claim, "devices"), 0), "cdi",
 		json_pack("[s]", "devplugd/claim=" UID "-0"));
@@ -66,6 +84,11 @@ static int prepare(const char *id, const char *variable)
 	json_decref(devices);
 	json_decref(claim);
 	return r;
+}
+
+static int prepare(const char *id, const char *variable)
+{
+	return prepare_with(id, variable, NULL);
 }
 
 /* The only file in the directory that is not hidden; "" if there is none. */
@@ -156,7 +179,7 @@ static void test_prepared_again_without_a_file(void **state)
 {
 	char directory[512], away[520];
 
-	assert_int_equal(prepare("card-0", "A=first"), 0);
+	assert_int_equal(prepare_with("card-0", "A=first", "card-1"), 0);
 	assert_int_equal(
 		dra_claims_forget(claims, UID, "vendor.example/card", "card-0", &error), 0);
 
@@ -182,6 +205,23 @@ static void test_prepared_again_without_a_file(void **state)
 	assert_non_null(strstr(text_in(cdi_dir), "A=second"));
 }
 
+/* The last device takes the claim with it. */
+static void test_forgotten(void **state)
+{
+	assert_int_equal(prepare_with("card-0", "A=first", "card-1"), 0);
+	assert_int_equal(
+		dra_claims_forget(claims, UID, "vendor.example/card", "card-0", &error), 0);
+	expect_first();
+	assert_int_equal(
+		dra_claims_forget(claims, UID, "vendor.example/card", "card-1", &error), 0);
+	assert_int_equal(dra_claims_total(claims), 0);
+	assert_int_equal(n_ended, 1);
+	assert_string_equal(saved(), "");
+	assert_string_equal(text_in(cdi_dir), "");
+	assert_int_equal(
+		dra_claims_forget(claims, UID, "vendor.example/card", "card-1", &error), -ENOENT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -189,6 +229,7 @@ int main(void)
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test_setup_teardown(
 			test_prepared_again_without_a_file, setup_claims, teardown_claims),
+		cmocka_unit_test_setup_teardown(test_forgotten, setup_claims, teardown_claims),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

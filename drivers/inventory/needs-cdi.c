@@ -38,12 +38,28 @@ static int find_unmounted(const struct scan *scan, const char *path, char **ret)
 	return 0;
 }
 
+/* What the symbolic link at the path leads to. NULL: there is no link. */
+static int read_link(const struct scan *scan, const char *path, char **ret)
+{
+	_cleanup_close_ int fd = sysroot_open(scan->root, path, O_PATH | O_NOFOLLOW);
+	char target[PATH_MAX];
+	ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
+
+	*ret = NULL;
+	if (length <= 0)
+		return 0;
+	target[length] = '\0';
+	if (*target == '/')
+		return (*ret = strdup(target)) ? 0 : -ENOMEM;
+	return format_text(ret, "%.*s/%s", (int)(strrchr(path, '/') - path), path, target);
+}
+
 /* Whether the host may have something at the path that this process does not see: the unit has a
  * /tmp of its own, and a container has only the directories that are mounted. Returns 1, 0 or
  * -ENOMEM. */
 static int is_hidden(struct scan *scan, const char *path)
 {
-	_cleanup_free_ char *unmounted = NULL;
+	_cleanup_free_ char *unmounted = NULL, *target = NULL;
 	int r;
 
 	if (!*scan->root)
@@ -51,8 +67,12 @@ static int is_hidden(struct scan *scan, const char *path)
 	if (startswith(path, "/dev/"))
 		return 0;
 	r = find_unmounted(scan, path, &unmounted);
+	if (r >= 0 && !unmounted)
+		r = read_link(scan, path, &target);
+	if (r >= 0 && target)
+		r = find_unmounted(scan, target, &unmounted);
 	if (r < 0 || !unmounted)
-		return r;
+		return MIN_OF(r, 0);
 	scan_note_absent(scan, unmounted, "paths in it that CDI files name are not checked");
 	return 1;
 }

@@ -327,6 +327,20 @@ static void test_cdi_sources_not_mounted(void **state)
 	expect_missing("fpga0", "/usr/lib64/libf.so");
 	host_write("/usr/lib64/libf.so", "");
 	expect_healthy("fpga0");
+
+	/* A link to what is not mounted, and one to what the host does not have. */
+	host_remove("/usr/lib64/libf.so");
+	host_symlink("/snap/f/libf.so", "/usr/lib64/libf.so");
+	start(FPGA);
+	expect_healthy("fpga0");
+	assert_non_null(strstr(
+		notes(), " has no /snap, so paths in it that CDI files name are not checked"));
+	host_remove("/usr/lib64/libf.so");
+	host_symlink("libf.so.1", "/usr/lib64/libf.so");
+	expect_missing("fpga0", "/usr/lib64/libf.so");
+	host_remove("/usr/lib64/libf.so");
+	host_symlink("../../snap/libf.so", "/usr/lib64/libf.so");
+	expect_healthy("fpga0");
 }
 
 /* Nodes and directories come and go at random: once all is quiet, the list agrees with Allocate. */

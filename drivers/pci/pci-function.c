@@ -235,6 +235,7 @@ static int read_pf_interfaces(const struct pci_function *function)
 
 	if (streq(pci->pf, function->pf))
 		return 0;
+	pci->pf[0] = '\0';
 	strings_done(&pci->pf_interfaces);
 	(void)snprintf(directory, sizeof(directory), PCI_DEVICES "/%s", function->pf);
 	r = function_interfaces_list(pci->root, directory, &pci->pf_interfaces, &representors);
@@ -242,8 +243,10 @@ static int read_pf_interfaces(const struct pci_function *function)
 		scan_note(pci->scan,
 			"virtual functions of %s are left out: the kernel has locked its network interfaces",
 			function->pf);
-	if (r < 0)
+	if (r < 0) {
+		strings_done(&pci->pf_interfaces);
 		return r;
+	}
 	(void)stpcpy(pci->pf, function->pf);
 	return 0;
 }

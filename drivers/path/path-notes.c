@@ -104,10 +104,11 @@ int path_note_names(struct scan *scan, const char *pattern)
 	_cleanup_free_ char *by_id = NULL, *by_path = NULL;
 	int length;
 
-	if (!below || !form_is_pattern(below) ||
+	/* Disks without a serial number have no link in by-id, so a missing link means nothing. */
+	if (!below || !form_is_pattern(below) || startswith(pattern, "/dev/disk/") ||
 		strcspn(pattern, "*?[\\") < (size_t)(below - pattern))
 		return 0;
-	while (!strchr(wild, end[-1]))
+	while (end > below && !strchr(wild, end[-1]))
 		end--;
 	length = (int)(below - pattern);
 	if (format_text(&by_id, "%.*s" BY_ID, length, pattern) < 0 ||

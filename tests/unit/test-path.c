@@ -314,6 +314,16 @@ static void test_shared_names(void **state)
 	assert_int_equal(scan.explanations.count, 0);
 	list_entries("path", "\"/dev/serial/by-id/*-index0\"");
 	assert_int_equal(scan.explanations.count, 0);
+	/* Patterns without a wildcard behind which names have a common end. */
+	list_entries("path", "\"/dev/serial/by-id/[abc\"");
+	list_entries("path", "\"/dev/serial/by-id/a\\\\b\"");
+	/* A disk without a serial number has no link in by-id. */
+	host_mkdir("/dev/disk/by-id");
+	host_mkdir("/dev/disk/by-path");
+	host_mknod("/dev/vda");
+	host_symlink("../../vda", "/dev/disk/by-path/pci-0000:00:04.0");
+	list_entries("path", "\"/dev/disk/by-id/nvme-*\"");
+	assert_int_equal(scan.explanations.count, 0);
 	host_symlink("../../ttyUSB0", "/dev/serial/by-id/usb-FTDI_A9-if00-port0");
 	list_entries("path", by_id);
 	assert_int_equal(scan.n_devices, 2);

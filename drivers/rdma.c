@@ -274,7 +274,9 @@ static int read_software(
 	char interface[SYSFS_VALUE_MAX + 1];
 	int r;
 
-	*function = (struct net_function){ .root = rdma->root, .number = -1 };
+	*function = (struct net_function){
+		.root = rdma->root, .number = -1, .vendor = -1, .device = -1
+	};
 	r = sysfs_resolve(rdma->root, directory, &function->directory);
 	if (r < 0)
 		return r;

@@ -39,6 +39,8 @@ static void test_selection(void **state)
 		{ "( { interface = \"ens*\"; } )", "0000:5e:00.0 rxe0 " },
 		{ "( { interface = \"ens785f0v1\"; } )", "rxe0 " },
 		{ "( { driver = \"mlx5_core\"; } )", "0000:d8:00.0 " },
+		/* What is software has no numbers. */
+		{ "( { vendor = 0; device = 0; } )", "" },
 		{ "( { name = \"mlx5_0\"; vendor = 0x8086; } )", "" },
 		/* A sub-function is neither a physical nor a virtual function. */
 		{ "( { role = \"pf\"; } )", "0000:5e:00.0 0000:d8:00.0 " },

@@ -216,15 +216,18 @@ struct tally *scan_tally(struct scan *scan, size_t entry, const struct condition
 	return tally;
 }
 
-/* Whether the entry, or one of its parts, leaves the candidate out. */
-static int entry_excludes(const struct conditions *conditions, const void *entry, void *candidate,
-	const char *name, struct tally *tally)
+/* Whether the entry, or one of its parts, leaves the candidate out. Its tally has that number. */
+static int entry_excludes(struct scan *scan, size_t number, const struct conditions *conditions,
+	const void *entry, void *candidate, const char *name)
 {
 	const struct groups *parts = conditions->parts ? conditions->parts(entry) : NULL;
+	struct tally *tally;
 	int r = 0;
 
+	/* Candidates of another kind leave the tally to those that the entry is about. */
 	if (conditions->is_for && !conditions->is_for(entry))
 		return 0;
+	tally = get_tally(&scan->exclusions, &scan->n_exclusions, number, conditions);
 	if (!parts || parts->count == 0)
 		return conditions_exclude(conditions, entry, candidate, name, tally);
 	for (size_t i = 0; i < parts->count && r == 0; i++)
@@ -244,9 +247,8 @@ int scan_excludes(struct scan *scan, const struct declaration *declaration,
 		const struct exclusion *exclusion = groups_get(&declaration->exclude, i);
 
 		for (size_t k = 0; k < exclusion->match.count; k++) {
-			int r = entry_excludes(conditions, groups_get(&exclusion->match, k),
-				candidate, name,
-				get_tally(&scan->exclusions, &scan->n_exclusions, n++, conditions));
+			int r = entry_excludes(scan, n++, conditions,
+				groups_get(&exclusion->match, k), candidate, name);
 
 			if (r < 0)
 				return r;

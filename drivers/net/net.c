@@ -240,13 +240,23 @@ static int test_named(const void *entry, void *candidate)
 	return r < 0 ? r : CONDITION_FAILS;
 }
 
+/* Only entries of `match` wait: an entry of `exclude` knows what it leaves out. */
+static bool is_waiting_by_default(const void *entry)
+{
+	(void)entry;
+	return true;
+}
+
 static const struct condition interface_conditions[] = {
 	{ CONDITION_OF_STRING(
 		"interface", struct function_match, interface, struct interface, name) },
 	{ CONDITION_OF_STRING("kind", struct function_match, kind, struct interface, kind) },
 	{ CONDITION_OF_TEXT("driver", struct function_match, driver, struct interface, driver),
 		.read = read_driver },
-	{ .key = "interface", .test = test_named, .phrase = "waits for udev to name it" },
+	{ .key = "interface",
+		.test = test_named,
+		.is_default = is_waiting_by_default,
+		.phrase = "waits for udev to name it" },
 };
 
 static bool is_for_function(const void *entry)

@@ -542,6 +542,12 @@ static void test_explanations(void **state)
 		"match[0]: 10 interfaces, none left: interface refused 10 (can0 has \"can0\": write that)\n");
 	expect_explained(NET "( { type = \"interface\"; interface = \"vcan0\"; } );", "");
 
+	/* Candidates of another type do not count for an entry of `exclude`. */
+	expect_explained(NET
+		"( { type = \"interface\"; interface = \"vcan0\"; }, { type = \"subfunction\"; } ); "
+		"exclude = ( { match = ( { type = \"subfunction\"; driver = \"mlx4*\"; } ); } );",
+		"exclude[0].match[0] leaves out none of 1 sub-function: driver refused 1 (mlx5_core.sf.4 has \"mlx5_core.sf\")\n");
+
 	host_mkdir("/run/udev/data");
 	host_write("/run/udev/control", "");
 	expect_explained(NET "( { type = \"interface\"; interface = \"vcan0\"; } );",

@@ -258,6 +258,9 @@ static void withhold(const struct unit_list *list, const char *id, struct bookin
 		(offered_id_split(id, &length, &replica) &&
 			index_of(list, id, length, &index) >= 0))
 		effects[index].withheld = list->units[index]->replicas;
+	else
+		return;
+	effects[index].in_use = true;
 }
 
 /* If any device of the resource has NUMA nodes, a starting kubelet requires a common set of nodes
@@ -321,7 +324,7 @@ static int find_companions(const struct unit_list *list, struct booking_effect *
 	for (size_t i = 0; i < list->n_units && r >= 0; i++) {
 		const struct device *device = list->units[i]->device;
 
-		if (!device->whole || (!effects[i].in_use && effects[i].withheld == 0))
+		if (!device->whole || !effects[i].in_use)
 			continue;
 		r = map_put(&in_use, device->whole, (void *)device->id);
 		r = r == -EEXIST ? 0 : r;

@@ -7,6 +7,7 @@
  */
 #include "configuration/check.h"
 
+#include "drivers/model/dra-attribute.h"
 #include "drivers/model/driver.h"
 
 /* Holds any valid name. */
@@ -234,6 +235,23 @@ static void check_dra_driver(const struct config *config, struct report *report)
 	}
 }
 
+static void check_own_names(const struct config *config, struct report *report)
+{
+	for (size_t i = 0; i < config->declared.count && config->dra.driver; i++) {
+		const struct declaration *declaration = groups_get(&config->declared, i);
+		const struct groups *attributes = &declaration->dra.attributes;
+
+		for (size_t k = 0; k < attributes->count; k++) {
+			const struct declared_attribute *attribute = groups_get(attributes, k);
+
+			if (attribute->name && attribute_is_of(attribute->name, config->dra.driver))
+				complain(report, declaration, "dra.attributes",
+					"has \"%s\", whose domain is the DRA driver's: write \"%s\"",
+					attribute->name, strchr(attribute->name, '/') + 1);
+		}
+	}
+}
+
 int config_check(const struct config *config, bool whole, struct report *report)
 {
 	size_t before = report->count;
@@ -248,6 +266,7 @@ int config_check(const struct config *config, bool whole, struct report *report)
 		r = check_kinds(config, report);
 	if (r >= 0)
 		r = check_claims(config, report);
+	check_own_names(config, report);
 	if (whole)
 		check_dra_driver(config, report);
 	if (r < 0)

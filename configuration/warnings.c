@@ -18,6 +18,7 @@
 #include "drivers/model/condition.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
+#include "drivers/model/template.h"
 
 #define CONTEXT_MAX 400
 #define KEY_MAX     200
@@ -222,6 +223,25 @@ static void check_probes(struct walk *walk)
 	}
 }
 
+/* Claims that select by such a value get other hardware after a reboot. */
+static void check_attributes(struct walk *walk)
+{
+	const struct groups *attributes = &walk->declaration->dra.attributes;
+	char variable[TEMPLATE_VARIABLE_MAX + 1], key[KEY_MAX];
+
+	for (size_t i = 0; i < attributes->count; i++) {
+		const struct declared_attribute *attribute = groups_get(attributes, i);
+
+		(void)snprintf(key, sizeof(key), "dra.attributes[%zu].value", i);
+		if (template_find_changing(attribute->value, walk->declaration->driver, variable))
+			(void)report_add(walk->report, &attribute->origin, key,
+				"\"${%s}\" may have another value after a reboot, so claims that "
+				"select by it may get another device: use a value that stays, such "
+				"as ${id}",
+				variable);
+	}
+}
+
 static void check_kind(struct walk *walk, const struct cdi_files *files)
 {
 	const char *kind = walk->declaration->cdi_spec.kind;
@@ -268,6 +288,7 @@ int config_warnings(const struct config *config, struct report *report)
 		r = same_path_warnings(declaration, report);
 		check_probes(&walk);
 		check_kind(&walk, &files);
+		check_attributes(&walk);
 		check_options(&walk, &declaration_table, declaration, "");
 		report->context = NULL;
 	}

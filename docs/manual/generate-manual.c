@@ -200,6 +200,22 @@ static int write_table(const struct option_table *table, const char *path)
 	return r;
 }
 
+static void write_variable(const struct driver_variable *variable)
+{
+	const char *attribute = driver_variable_attribute(variable);
+	char form[64], text[512];
+
+	(void)snprintf(form, sizeof(form), "${%s}", variable->name);
+	if (!attribute)
+		(void)snprintf(text, sizeof(text), "%s", variable->help);
+	else if (streq(attribute, variable->name))
+		(void)snprintf(text, sizeof(text), "%s Published by DRA.", variable->help);
+	else
+		(void)snprintf(text, sizeof(text), "%s Published by DRA as `%s`.", variable->help,
+			attribute);
+	arg_format->term(stdout, form, text);
+}
+
 static int write_driver(const struct driver *driver)
 {
 	char text[512];
@@ -213,8 +229,7 @@ static int write_driver(const struct driver *driver)
 		arg_format->terms_begin(stdout);
 	}
 	for (const struct driver_variable *p = driver->variables; p && p->name; p++) {
-		(void)snprintf(text, sizeof(text), "${%s}", p->name);
-		arg_format->term(stdout, text, p->help);
+		write_variable(p);
 	}
 	arg_format->paragraph(stdout, "Keys of an entry of `match`:");
 	return write_table(driver->match, "match");

@@ -61,13 +61,13 @@ void dra_device_name(
 		(unsigned long long)hash_pair(resource, offered_id));
 }
 
-void dra_resource_value(const char *resource, char ret[static DRA_ATTRIBUTE_MAX + 1])
+void dra_resource_value(const char *resource, char ret[static ATTRIBUTE_VALUE_MAX + 1])
 {
-	if (strlen(resource) <= DRA_ATTRIBUTE_MAX)
-		(void)snprintf(ret, DRA_ATTRIBUTE_MAX + 1, "%s", resource);
+	if (strlen(resource) <= ATTRIBUTE_VALUE_MAX)
+		(void)snprintf(ret, ATTRIBUTE_VALUE_MAX + 1, "%s", resource);
 	else
-		(void)snprintf(ret, DRA_ATTRIBUTE_MAX + 1, "%.*s-%0*llx",
-			DRA_ATTRIBUTE_MAX - HASH_CHARS - 1, resource, HASH_CHARS,
+		(void)snprintf(ret, ATTRIBUTE_VALUE_MAX + 1, "%.*s-%0*llx",
+			ATTRIBUTE_VALUE_MAX - HASH_CHARS - 1, resource, HASH_CHARS,
 			(unsigned long long)hash_pair(resource, ""));
 }
 

@@ -7,11 +7,10 @@
  * out ends in a hash of the original.
  */
 
-#include "common/util.h"
+#include "drivers/model/dra-attribute.h"
 
-/* k8s.io/api/resource/v1: a DNS label; the longest string of an attribute. */
+/* k8s.io/api/resource/v1: a DNS label. */
 #define DRA_DEVICE_NAME_MAX 63
-#define DRA_ATTRIBUTE_MAX   64
 /* A DNS subdomain. */
 #define DRA_CLASS_NAME_MAX  253
 #define DRA_OBJECT_NAME_MAX 253
@@ -32,7 +31,7 @@ void dra_device_name(
 	const char *resource, const char *offered_id, char ret[static DRA_DEVICE_NAME_MAX + 1]);
 
 /* The value of the attribute `resource` of its devices: its name, if that is short enough. */
-void dra_resource_value(const char *resource, char ret[static DRA_ATTRIBUTE_MAX + 1]);
+void dra_resource_value(const char *resource, char ret[static ATTRIBUTE_VALUE_MAX + 1]);
 
 /* The DeviceClass of a resource: "gpu.vendor.example" for vendor.example/gpu. */
 void dra_class_name(const char *resource, char ret[static DRA_CLASS_NAME_MAX + 1]);

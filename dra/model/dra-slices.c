@@ -2,9 +2,7 @@
 /*
  * Builds ResourceSlices from devices. Which slice a device is in depends on its place among all
  * listed devices, healthy or not, so it stays there when its health changes. Devices that claims
- * hold, but no resource lists, follow. Attributes are
- * permanent properties of the device: every scheduler of the cluster reads them, so values that
- * change, and names that the kernel assigns in the order of probing, are left out.
+ * hold, but no resource lists, follow.
  */
 #include "dra/model/dra-slices.h"
 
@@ -15,58 +13,89 @@
 #include "dra/model/dra-names.h"
 #include "dra/model/slice-lacks.h"
 #include "drivers/model/device.h"
+#include "drivers/model/dra-attribute.h"
+#include "drivers/model/form.h"
 
-/* k8s.io/api/resource/v1: ResourceSliceMaxAttributesAndCapacitiesPerDevice (32) and
- * DeviceMaxIDLength. */
-#define ATTRIBUTES_MAX     31 /* and a capacity */
-#define ATTRIBUTE_NAME_MAX 32
-#define TAINT_VALUE_MAX    63
-#define LOWER_CASE         "abcdefghijklmnopqrstuvwxyz"
-/* The variable that is a capacity. */
+/* k8s.io/api/resource/v1, DeviceMaxIDLength. */
+#define TAINT_VALUE_MAX 63
+#define LOWER_CASE      "abcdefghijklmnopqrstuvwxyz"
 #define CAPACITY_MEMORY "memory"
 
 /* --- attributes --- */
 
-static bool is_name(const char *name)
+static void add_attribute(json_t *attributes, const char *name, json_t *value)
 {
-	size_t length = strlen(name);
-
-	if (length == 0 || length > ATTRIBUTE_NAME_MAX || (name[0] >= '0' && name[0] <= '9'))
-		return false;
-	return strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
-		length;
-}
-
-/* Excludes values that are published in another form, or that change when the host restarts. */
-static bool is_published(const char *name)
-{
-	static const char *const hidden[] = { "bdf", "devpath", "hash", "id", "info", "interface",
-		"kernel_name", "major", "minor", "original_id", "resource", "sysfs" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(hidden); i++)
-		if (streq(name, hidden[i]))
-			return false;
-	return is_name(name);
+	/* A device may have a capacity, too. */
+	if (json_object_size(attributes) < ATTRIBUTES_MAX - 1 && !json_object_get(attributes, name))
+		(void)json_object_set(attributes, name, value);
+	json_decref(value);
 }
 
 static void add_string(json_t *attributes, const char *name, const char *value)
 {
-	if (*value && strlen(value) <= DRA_ATTRIBUTE_MAX &&
-		json_object_size(attributes) < ATTRIBUTES_MAX)
-		(void)json_object_set_new(attributes, name, json_pack("{s:s}", "string", value));
+	if (*value && strlen(value) <= ATTRIBUTE_VALUE_MAX)
+		add_attribute(attributes, name, json_pack("{s:s}", "string", value));
 }
 
-/* "pci0000:00" of "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0". */
-static void add_pcie_root(json_t *attributes, const char *sysfs)
+/* Whether it has exactly one value, of the type of its name and in the published form. */
+static bool has_valid_value(const json_t *attribute)
 {
-	const char *root = strstr(sysfs, "/devices/pci");
-	char name[DRA_ATTRIBUTE_MAX + 1];
+	char made[ATTRIBUTE_VALUE_MAX + 1];
+	const json_t *value;
+	struct error error;
 
-	if (!root)
-		return;
-	root += strlen("/devices/");
-	(void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(root, "/"), root);
-	add_string(attributes, "resource.kubernetes.io/pcieRoot", name);
+	if (json_object_size(attribute) != 1)
+		return false;
+	if (json_is_integer(json_object_get(attribute, attribute_types[ATTRIBUTE_INT])) ||
+		json_is_boolean(json_object_get(attribute, attribute_types[ATTRIBUTE_BOOL])))
+		return true;
+	value = json_object_get(attribute, attribute_types[ATTRIBUTE_STRING]);
+	if (json_is_string(value))
+		return attribute_value_make(
+			       ATTRIBUTE_STRING, json_string_value(value), made, &error) >= 0;
+	value = json_object_get(attribute, attribute_types[ATTRIBUTE_VERSION]);
+	return json_is_string(value) &&
+		attribute_value_make(ATTRIBUTE_VERSION, json_string_value(value), made, &error) >=
+		0 &&
+		streq(made, json_string_value(value));
+}
+
+/* The API server refuses all devices of a slice for one invalid attribute, and a faulty process may
+ * report any. A name with the driver's own domain would be a second one without it. */
+static bool is_valid(const char *driver, const char *name, const json_t *attribute)
+{
+	const char *text = text_of(attribute, attribute_types[ATTRIBUTE_STRING]);
+
+	if (!attribute_name_is_valid(name) || attribute_is_of(name, driver) ||
+		!has_valid_value(attribute))
+		return false;
+	if (streq(name, ATTRIBUTE_PCI_ADDRESS))
+		return form_is_pci_address(text);
+	if (streq(name, ATTRIBUTE_PCI_ROOT))
+		return startswith(text, "pci");
+	return !attribute_is_built_in(name);
+}
+
+static json_t *make_attributes(const char *driver, const char *resource, const json_t *device)
+{
+	json_t *reported = json_object_get(device, "attributes"), *value;
+	const char *id = text_of(device, "id"), *address, *key;
+	const json_t *numa = json_object_get(device, "numa");
+	json_t *attributes = json_object();
+	char name[ATTRIBUTE_VALUE_MAX + 1];
+
+	dra_resource_value(resource, name);
+	add_string(attributes, "resource", name);
+	add_string(attributes, "id", id);
+	if (json_array_size(numa) == 1)
+		add_attribute(attributes, "resource.kubernetes.io/numaNode",
+			json_pack("{s:O}", "int", json_array_get(numa, 0)));
+	json_object_foreach(reported, key, value) if (is_valid(driver, key, value))
+		add_attribute(attributes, key, json_incref(value));
+	address = text_of(json_object_get(attributes, ATTRIBUTE_PCI_ADDRESS), "string");
+	add_string(attributes, ATTRIBUTE_CNI_DEVICE, *address ? address : id);
+	add_string(attributes, ATTRIBUTE_CNI_RESOURCE, name);
+	return attributes;
 }
 
 /* --- capacity --- */
@@ -103,14 +132,6 @@ static int read_quantity(const char *text, uint64_t *ret)
 	return 0;
 }
 
-static bool is_capacity(const char *name, const json_t *value)
-{
-	uint64_t number;
-
-	return streq(name, CAPACITY_MEMORY) &&
-		read_quantity(json_string_value(value) ?: "", &number) >= 0;
-}
-
 /* Uses the API server's form; another form would be written again and again. */
 static void write_quantity(uint64_t number, char *buffer, size_t size)
 {
@@ -125,43 +146,16 @@ static void write_quantity(uint64_t number, char *buffer, size_t size)
 		factors > 0 && binary ? "i" : "");
 }
 
-/* NULL if it is unknown. Other properties that a program prints are not published: they are meant
- * for containers and may be secret. */
+/* NULL if it is unknown. */
 static json_t *make_capacity(const json_t *device)
 {
-	static const char *const names[] = { CAPACITY_MEMORY, "property:" CAPACITY_MEMORY };
-	const json_t *variables = json_object_get(device, "attributes");
 	uint64_t number;
 	char value[32];
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (read_quantity(text_of(variables, names[i]), &number) >= 0) {
-			write_quantity(number, value, sizeof(value));
-			return json_pack("{s:{s:s}}", CAPACITY_MEMORY, "value", value);
-		}
-	return NULL;
-}
-
-static json_t *make_attributes(const char *resource, const json_t *device)
-{
-	json_t *variables = json_object_get(device, "attributes"), *value;
-	const json_t *numa = json_object_get(device, "numa");
-	char name[DRA_ATTRIBUTE_MAX + 1];
-	json_t *attributes = json_object();
-	const char *key;
-
-	dra_resource_value(resource, name);
-	add_string(attributes, "resource", name);
-	add_string(attributes, "id", text_of(device, "id"));
-	add_string(attributes, "resource.kubernetes.io/pciBusID", text_of(variables, "bdf"));
-	add_pcie_root(attributes, text_of(variables, "sysfs"));
-	if (json_array_size(numa) == 1)
-		(void)json_object_set_new(attributes, "resource.kubernetes.io/numaNode",
-			json_pack("{s:O}", "int", json_array_get(numa, 0)));
-	json_object_foreach(
-		variables, key, value) if (is_published(key) && !is_capacity(key, value))
-		add_string(attributes, key, json_string_value(value) ?: "");
-	return attributes;
+	if (read_quantity(text_of(device, "memory"), &number) < 0)
+		return NULL;
+	write_quantity(number, value, sizeof(value));
+	return json_pack("{s:{s:s}}", CAPACITY_MEMORY, "value", value);
 }
 
 /* --- devices --- */
@@ -289,10 +283,11 @@ static json_t *make_device(const struct building *building, const char *name, co
 	bool tainted =
 		json_array_size(taints) > 0 && !(building->options->lacks & 1U << LACK_TAINTS);
 
-	return taints ? json_pack("{s:s, s:o, s:o*, s:O*}", "name", name, "attributes",
-				make_attributes(building->resource, device), "capacity",
-				make_capacity(device), "taints", tainted ? taints : NULL)
-		      : NULL;
+	return taints
+		? json_pack("{s:s, s:o, s:o*, s:O*}", "name", name, "attributes",
+			  make_attributes(building->options->driver, building->resource, device),
+			  "capacity", make_capacity(device), "taints", tainted ? taints : NULL)
+		: NULL;
 }
 
 /* The slice of the next device; NULL if memory is short. */
@@ -479,7 +474,7 @@ json_t *dra_slice_object(
 
 json_t *dra_class_object(const char *driver, const char *resource)
 {
-	char name[DRA_CLASS_NAME_MAX + 1], value[DRA_ATTRIBUTE_MAX + 1], expression[512];
+	char name[DRA_CLASS_NAME_MAX + 1], value[ATTRIBUTE_VALUE_MAX + 1], expression[512];
 
 	dra_class_name(resource, name);
 	dra_resource_value(resource, value);

@@ -180,6 +180,7 @@ static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu 
 	if (r < 0)
 		return r;
 	gpu->device = device;
+	device->part = gpu->kfd && gpu->kfd->partition >= 0;
 	if (*gpu->address ? format_text(&directory, PCI_DEVICES "/%s", gpu->address) < 0
 			  : !(directory = strdup(gpu->directory)))
 		return -ENOMEM;

@@ -96,13 +96,18 @@ static const struct option_table drm_match_table = {
 };
 
 static const struct driver_variable drm_variables[] = {
-	{ "card", "Path of the GPU's card node." },
-	{ "render", "Path of the GPU's render node." },
-	{ "vendor", "PCI vendor, such as 0x1002." },
-	{ "device", "PCI device number, such as 0x74a1." },
-	{ "driver", "Driver in the kernel." },
-	{ "memory", "Bytes of an AMD GPU's own memory, unless it is partitioned." },
-	{ "partition", "Partitioning mode of an AMD GPU, such as cpx_nps4." },
+	{ .name = "card", .help = "Path of the GPU's card node." },
+	{ .name = "render", .help = "Path of the GPU's render node." },
+	{ .name = "vendor", .help = "PCI vendor, such as 0x1002.", .permanent = true },
+	{ .name = "device", .help = "PCI device number, such as 0x74a1.", .permanent = true },
+	{ .name = "driver", .help = "Driver in the kernel.", .permanent = true },
+	{ .name = "memory",
+		.help = "Bytes of an AMD GPU's own memory, unless it is partitioned.",
+		.permanent = true,
+		.capacity = true },
+	{ .name = "partition",
+		.help = "Partitioning mode of an AMD GPU, such as cpx_nps4.",
+		.permanent = true },
 	{ 0 },
 };
 

@@ -207,9 +207,10 @@ static const struct allocate_program *exec_allocate(
 }
 
 static const struct driver_variable exec_variables[] = {
-	{ "original_id", "The id in the output of the program." },
-	{ "property:NAME", "Value of the property NAME, which the program must print." },
-	{ NULL, NULL },
+	{ .name = "original_id", .help = "The id in the output of the program." },
+	{ .name = "property:NAME",
+		.help = "Value of the property NAME, which the program must print." },
+	{ 0 },
 };
 
 const struct driver exec_driver = {

@@ -7,6 +7,7 @@
 
 #include "drivers/host/sysfs.h"
 #include "drivers/model/device-info.h"
+#include "drivers/model/dra-attribute.h"
 #include "drivers/model/form.h"
 #include "drivers/model/node-permissions.h"
 
@@ -56,6 +57,9 @@ void saved_device_write(struct json_writer *writer, const struct device *device)
 		write_member(writer, ",\"value\":", device->variables[i].value);
 		json_write_text(writer, "}");
 	}
+	json_write_text(writer, "],\"attributes\":[");
+	for (size_t i = 0; i < device->attributes.count; i++)
+		write_member(writer, i > 0 ? "," : "", device->attributes.items[i]);
 	json_write_text(writer, "]");
 	if (device->anchor)
 		write_member(writer, ",\"anchor\":", device->anchor);
@@ -81,6 +85,30 @@ static int read_numa(const json_t *list, struct device *device)
 		if (!json_is_integer(value) || number < 0 || number > NUMA_MAX)
 			return -EBADMSG;
 		r = device_add_numa(device, (int)number);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+/* Attributes may have been written by an earlier version, which had none. */
+static int read_attributes(const json_t *list, struct device *device)
+{
+	json_t *value;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(list, i, value)
+	{
+		const char *attribute = json_string_value(value);
+		char name[ATTRIBUTE_NAME_MAX + 1];
+
+		if (!attribute || !sysfs_is_text(attribute) || !strchr(attribute, '='))
+			return -EBADMSG;
+		(void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(attribute, "="), attribute);
+		if (!attribute_name_is_valid(name))
+			return -EBADMSG;
+		r = strings_add(&device->attributes, attribute, strlen(attribute));
 		if (r < 0)
 			return r;
 	}
@@ -172,7 +200,7 @@ static int read_info(const char *text, struct device *device)
 
 int saved_device_read(const char *id, const json_t *json, struct device **ret)
 {
-	json_t *numa, *claims, *nodes, *variables;
+	json_t *numa, *claims, *nodes, *variables, *attributes = NULL;
 	const char *anchor = NULL, *info = NULL, *problem = NULL;
 	_cleanup_device_ struct device *device = NULL;
 	char made[DEVICE_ID_MAX + 1];
@@ -181,9 +209,10 @@ int saved_device_read(const char *id, const json_t *json, struct device **ret)
 
 	device_id_make(id, made);
 	if (!streq(id, made) ||
-		json_unpack((json_t *)json, "{s?:s, s?:s, s?:s, s:o, s:o, s:o, s:o}", "anchor",
-			&anchor, "info", &info, "problem", &problem, "numa", &numa, "claims",
-			&claims, "nodes", &nodes, "variables", &variables) < 0 ||
+		json_unpack((json_t *)json, "{s?:s, s?:s, s?:s, s?:o, s:o, s:o, s:o, s:o}",
+			"anchor", &anchor, "info", &info, "problem", &problem, "attributes",
+			&attributes, "numa", &numa, "claims", &claims, "nodes", &nodes, "variables",
+			&variables) < 0 ||
 		(anchor && form_absolute_path(anchor, &error) < 0) ||
 		(problem && !sysfs_is_text(problem)))
 		return -EBADMSG;
@@ -198,6 +227,8 @@ int saved_device_read(const char *id, const json_t *json, struct device **ret)
 		r = read_nodes(nodes, device);
 	if (r >= 0)
 		r = read_variables(variables, device);
+	if (r >= 0)
+		r = read_attributes(attributes, device);
 	if (r >= 0 && info)
 		r = read_info(info, device);
 	if (r >= 0 && problem)

@@ -196,18 +196,45 @@ static void check_attribute(const struct declared_attribute *attribute,
 		(void)report_add(report, &attribute->origin, key, "%s", error.message);
 }
 
+const struct declared_attribute *declaration_attribute(
+	const struct declaration *declaration, const char *name)
+{
+	for (size_t i = 0; i < declaration->dra.attributes.count; i++) {
+		const struct declared_attribute *attribute =
+			groups_get(&declaration->dra.attributes, i);
+
+		if (streq(attribute->name, name))
+			return attribute;
+	}
+	return NULL;
+}
+
+/* How many attributes and capacities a device may have without those of the configuration. */
+static size_t count_attributes(const struct declaration *declaration)
+{
+	size_t count = ATTRIBUTES_BUILT_IN;
+
+	for (const struct driver_variable *p = declaration->driver->variables; p && p->name; p++) {
+		const char *name = driver_variable_attribute(p);
+
+		count += name && !declaration_attribute(declaration, name);
+	}
+	return count;
+}
+
 static void check_attributes(const struct declaration *declaration, struct report *report)
 {
 	const struct declared_dra *dra = &declaration->dra;
-	size_t count = ATTRIBUTES_BUILT_IN + dra->attributes.count;
+	size_t others = count_attributes(declaration);
 
 	for (size_t i = 0; i < dra->attributes.count; i++)
 		check_attribute(groups_get(&dra->attributes, i), dra, i, report);
-	if (dra->attributes.count > 0 && count > ATTRIBUTES_MAX)
+	if (dra->attributes.count > 0 && others + dra->attributes.count > ATTRIBUTES_MAX)
 		(void)report_add(report, &dra->origin, "dra.attributes",
-			"%zu attributes are too many: Kubernetes allows %d for each device, and "
-			"devplugd itself sets up to %d",
-			dra->attributes.count, ATTRIBUTES_MAX, ATTRIBUTES_BUILT_IN);
+			"has %zu attributes, the maximum is %zu: Kubernetes allows %d for a "
+			"device, and devplugd itself sets up to %zu for driver \"%s\"",
+			dra->attributes.count, (size_t)ATTRIBUTES_MAX - others, ATTRIBUTES_MAX,
+			others, declaration->driver->name);
 }
 
 /* Rejects settings that the kubelet's interfaces do not support. */

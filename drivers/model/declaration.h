@@ -202,6 +202,10 @@ bool declaration_excludes(const struct declaration *declaration, const struct de
 /* The cordon that applies to the id, or NULL. */
 const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id);
 
+/* The attribute that the declaration gives this name, or NULL. */
+const struct declared_attribute *declaration_attribute(
+	const struct declaration *declaration, const char *name);
+
 /* How often the device is offered: the first rule whose pattern matches its id decides, else the
  * resource. */
 unsigned declaration_replicas(const struct declaration *declaration, const char *id);

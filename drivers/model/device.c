@@ -93,6 +93,7 @@ struct device *device_unref(struct device *device)
 	free(device->variables);
 	free(device->numa);
 	strings_done(&device->claims);
+	strings_done(&device->attributes);
 	free(device->assigned);
 	free(device->anchor);
 	free(device->whole);
@@ -283,6 +284,9 @@ int device_copy(const struct device *from, struct device *device)
 		r = copy_strings(&from->cdi, &device->cdi);
 	if (r >= 0)
 		r = copy_strings(&from->claims, &device->claims);
+	if (r >= 0)
+		r = copy_strings(&from->attributes, &device->attributes);
+	device->part = from->part;
 	if (r >= 0 && from->whole)
 		r = device_set_whole(device, from->whole);
 	device->entry = from->entry;
@@ -394,5 +398,6 @@ bool device_equal(const struct device *a, const struct device *b)
 	if (a->info && b->info ? !streq(a->info, b->info) : a->info != b->info)
 		return false;
 	return strings_equal(&a->env, &b->env) && strings_equal(&a->annotations, &b->annotations) &&
-		strings_equal(&a->cdi, &b->cdi) && strings_equal(&a->claims, &b->claims);
+		strings_equal(&a->cdi, &b->cdi) && strings_equal(&a->claims, &b->claims) &&
+		strings_equal(&a->attributes, &b->attributes);
 }

@@ -78,7 +78,11 @@ struct device {
 	struct strings annotations; /* "name=value" */
 	struct strings cdi;         /* "vendor.example/class=device" */
 	size_t entry; /* the entry of `match` that found it: for struct driver's allocate */
-	char *info;   /* of a network device: JSON for CNI plugins, see device-info.h; NULL: none */
+	/* What DRA publishes of it in addition to variables, as "NAME=value"; see
+	 * published-attributes.h. */
+	struct strings attributes;
+	bool part;  /* of the PCI function ${bdf}, which other devices share */
+	char *info; /* of a network device: JSON for CNI plugins, see device-info.h; NULL: none */
 };
 
 /* Turns any bytes into an id: characters outside [A-Za-z0-9._:@+=-] become '-', and an id that was
@@ -172,5 +176,5 @@ void device_share_nodes(struct device *device, size_t first);
 const char *device_variable(const struct device *device, const char *name);
 
 /* Whether two scans describe the same device: id, nodes, NUMA, variables, distances, claims,
- * problem, absence, information, entry and what it adds to a container. */
+ * problem, absence, information, attributes, entry and what it adds to a container. */
 bool device_equal(const struct device *a, const struct device *b);

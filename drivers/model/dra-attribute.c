@@ -65,6 +65,13 @@ bool attribute_is_built_in(const char *name)
 	return streq(name, "resource") || streq(name, "id") || startswith(name, STANDARD_DOMAIN);
 }
 
+bool attribute_is_of(const char *name, const char *domain)
+{
+	const char *rest = startswith(name, domain);
+
+	return rest && *rest == '/';
+}
+
 int form_attribute_name(const char *value, struct error *error)
 {
 	if (attribute_is_built_in(value))

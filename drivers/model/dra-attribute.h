@@ -18,6 +18,15 @@ extern const char *const attribute_types[];
 #define ATTRIBUTE_NAME_MAX       (ATTRIBUTE_DOMAIN_MAX + 1 + ATTRIBUTE_IDENTIFIER_MAX)
 #define ATTRIBUTE_VALUE_MAX      64
 
+/* Standard attributes of the device's own PCI function, and of its root complex. */
+#define ATTRIBUTE_PCI_ADDRESS "resource.kubernetes.io/pciBusID"
+#define ATTRIBUTE_PCI_ROOT    "resource.kubernetes.io/pcieRoot"
+
+/* What Multus reads of every device of a pod: the id for CNI plugins, and the resource of a
+ * NetworkAttachmentDefinition. */
+#define ATTRIBUTE_CNI_DEVICE   "k8s.cni.cncf.io/deviceID"
+#define ATTRIBUTE_CNI_RESOURCE "k8s.cni.cncf.io/resourceName"
+
 /* How many attributes and capacities a device may have together, and how many of them devplugd
  * itself may publish for any device. */
 #define ATTRIBUTES_MAX      32
@@ -28,6 +37,9 @@ bool attribute_name_is_valid(const char *name);
 
 /* Whether devplugd alone sets the attribute, for every device: "id". */
 bool attribute_is_built_in(const char *name);
+
+/* Whether the name has this domain. Names of the DRA driver's domain are written without it. */
+bool attribute_is_of(const char *name, const char *domain);
 
 /* For option tables: a valid name that is not built in. */
 int form_attribute_name(const char *value, struct error *error);

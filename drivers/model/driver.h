@@ -11,6 +11,7 @@
 
 #include "common/error.h"
 #include "drivers/model/device.h"
+#include "drivers/model/dra-attribute.h"
 #include "drivers/model/option.h"
 
 struct declaration;
@@ -21,6 +22,13 @@ struct scan;
 struct driver_variable {
 	const char *name;
 	const char *help; /* one sentence for the manual */
+	/* DRA publishes the value: it is the same after a reboot, after the device was plugged in
+	 * again, and after the kernel's driver was loaded again. No number that the kernel gives in
+	 * the order in which it finds devices is. */
+	bool permanent;
+	const char *attribute;    /* its name there; NULL: as here */
+	enum attribute_type type; /* and its type */
+	bool capacity;            /* it is a capacity there, not an attribute */
 };
 
 /* The context of a driver with a state. */
@@ -147,3 +155,10 @@ extern const struct driver static_driver;
 extern const struct driver exec_driver;
 extern const struct driver sysfs_driver;
 extern const struct driver usb_driver;
+
+/* The name of the attribute under which DRA publishes the variable, or NULL. */
+static inline const char *driver_variable_attribute(const struct driver_variable *variable)
+{
+	return variable->permanent && !variable->capacity ? variable->attribute ?: variable->name
+							  : NULL;
+}

@@ -72,16 +72,13 @@ const struct template_variable *template_variable_get(size_t index)
 	return index < ARRAY_SIZE(variables) ? &variables[index].manual : NULL;
 }
 
-/* The longest "name:argument" between braces. */
-#define VARIABLE_MAX 127
-
 #define VARIABLE_NAMES_MAX 64
 
 struct piece {
 	bool is_variable;
 	const char *text; /* of a variable: between the braces */
 	size_t length;
-	char name[VARIABLE_MAX + 1];
+	char name[TEMPLATE_VARIABLE_MAX + 1];
 	const char *argument; /* in `text`; NULL: no ':' */
 	size_t argument_length;
 };
@@ -118,10 +115,10 @@ static int piece_next(const char **cursor, struct piece *ret_piece, struct error
 	if (piece.length == 0)
 		return error_set(error, -EINVAL,
 			"has \"${}\" without a variable's name: \"${id}\" is the device's id");
-	if (piece.length > VARIABLE_MAX)
+	if (piece.length > TEMPLATE_VARIABLE_MAX)
 		return error_set(error, -EINVAL,
 			"has a variable of %zu bytes between \"${\" and \"}\", the maximum is %d",
-			piece.length, VARIABLE_MAX);
+			piece.length, TEMPLATE_VARIABLE_MAX);
 	colon = memchr(piece.text, ':', piece.length);
 	if (colon) {
 		piece.argument = colon + 1;
@@ -142,9 +139,9 @@ static const struct variable *variable_find(const char *name)
 	return &any_driver_variable;
 }
 
-/* The driver's variable of that name as the driver lists it, "serial" or "property:NAME"; or NULL.
- */
-static const char *driver_variable_find(const struct driver *driver, const char *name)
+/* The driver's variable of that name, which it may list as "property:NAME"; or NULL. */
+static const struct driver_variable *driver_variable_find(
+	const struct driver *driver, const char *name)
 {
 	if (!driver || !driver->variables)
 		return NULL;
@@ -152,7 +149,7 @@ static const char *driver_variable_find(const struct driver *driver, const char 
 		size_t length = strcspn(p->name, ":");
 
 		if (strncmp(p->name, name, length) == 0 && name[length] == '\0')
-			return p->name;
+			return p;
 	}
 	return NULL;
 }
@@ -198,7 +195,8 @@ static int variable_check(
 	const struct piece *piece, const struct driver *driver, struct error *error)
 {
 	const struct variable *variable = variable_find(piece->name);
-	const char *listed = driver_variable_find(driver, piece->name);
+	const struct driver_variable *known = driver_variable_find(driver, piece->name);
+	const char *listed = known ? known->name : NULL;
 	bool takes_more = listed && strchr(listed, ':');
 
 	if (variable == &any_driver_variable && !listed)
@@ -340,7 +338,7 @@ static int write_variable(FILE *stream, const struct piece *piece,
 	const struct template_context *context, struct error *error)
 {
 	enum source source = variable_find(piece->name)->source;
-	char name[VARIABLE_MAX + 1] = "";
+	char name[TEMPLATE_VARIABLE_MAX + 1] = "";
 	const char *value = NULL;
 
 	if (source == FROM_ALLOCATION)
@@ -410,6 +408,35 @@ bool template_may_go_stale(const char *text)
 	while (piece_next(&text, &piece, NULL) > 0)
 		if (piece.is_variable && is_number_variable(piece.name))
 			return true;
+	return false;
+}
+
+/* Variables of the core that depend on the order in which the kernel finds devices. */
+static bool is_order_variable(const char *name)
+{
+	return streq(name, "index") || streq(name, "node") || streq(name, "number");
+}
+
+bool template_find_changing(
+	const char *text, const struct driver *driver, char ret[static TEMPLATE_VARIABLE_MAX + 1])
+{
+	struct piece piece;
+
+	while (piece_next(&text, &piece, NULL) > 0) {
+		const struct variable *variable =
+			piece.is_variable ? variable_find(piece.name) : NULL;
+		const struct driver_variable *listed = variable == &any_driver_variable
+			? driver_variable_find(driver, piece.name)
+			: NULL;
+
+		/* A program decides about its properties. */
+		if (!variable ||
+			(listed ? listed->permanent || strchr(listed->name, ':')
+				: !is_order_variable(piece.name)))
+			continue;
+		(void)strcpy(ret, piece.name);
+		return true;
+	}
 	return false;
 }
 

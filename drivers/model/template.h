@@ -55,6 +55,14 @@ bool template_is_per_allocation(const char *text);
  * as ${minor}. */
 bool template_may_go_stale(const char *text);
 
+/* The longest "name:argument" between braces. */
+#define TEMPLATE_VARIABLE_MAX 127
+
+/* Finds a variable of the core or of the driver whose value may be another one after a reboot for
+ * the same device, such as ${card}. Returns whether the text has one, and its name. */
+bool template_find_changing(
+	const char *text, const struct driver *driver, char ret[static TEMPLATE_VARIABLE_MAX + 1]);
+
 /* Copies a text with every variable replaced by the letter "x", so that the form of what surrounds
  * them can be checked. Returns 0, -EINVAL if template_check() would refuse the syntax, or -ENOMEM.
  */

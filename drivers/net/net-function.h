@@ -107,22 +107,28 @@ void function_match_check(const struct function_match *match, struct report *rep
 		.help = "Link type of its interface: \"ether\", \"infiniband\", "                  \
 			"\"can\", \"ieee802154\" or \"none\".",                                    \
 	}
-/* clang-format on */
 
-#define FUNCTION_VARIABLES                                                                     \
-	{ "interface",                                                                         \
-		"Name of the interface, empty while it is in a container. A function with "    \
-		"several has those that `interface` matches, separated by commas." },          \
-		{ "driver", "Driver that the device is bound to, empty if none." },            \
-		{ "pf", "PCI address of the physical function, empty if there is none." },     \
-		{ "pf_interface",                                                              \
-			"Interface of the physical function, empty if it is not on the host. " \
-			"If it has several, those that `pf` matches, separated by commas." },  \
-		{ "vf", "Number of the virtual function, empty if it is not one." },           \
-		{ "sf", "Number of the sub-function, empty if it is not one." },               \
-	{                                                                                      \
-		"rdma", "Name of the RDMA device, empty if it has none on the host."           \
-	}
+#define FUNCTION_VARIABLES                                                                         \
+	{ .name = "interface",                                                                     \
+		.help = "Name of the interface, empty while it is in a container. A function "     \
+			"with several has those that `interface` matches, separated by commas." }, \
+	{ .name = "driver",                                                                        \
+		.help = "Driver that the device is bound to, empty if none.",                      \
+		.permanent = true },                                                               \
+	{ .name = "pf",                                                                            \
+		.help = "PCI address of the physical function, empty if there is none.",           \
+		.permanent = true },                                                               \
+	{ .name = "pf_interface",                                                                  \
+		.help = "Interface of the physical function, empty if it is not on the host. "     \
+			"If it has several, those that `pf` matches, separated by commas." },      \
+	{ .name = "vf",                                                                            \
+		.help = "Number of the virtual function, empty if it is not one.",                 \
+		.permanent = true },                                                               \
+	{ .name = "sf",                                                                            \
+		.help = "Number of the sub-function, empty if it is not one.",                     \
+		.permanent = true },                                                               \
+	{ .name = "rdma", .help = "Name of the RDMA device, empty if it has none on the host." }
+/* clang-format on */
 
 /* One function as the host shows it. */
 struct net_function {

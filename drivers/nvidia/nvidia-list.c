@@ -417,12 +417,14 @@ static int add_number(struct device *device, const char *name, unsigned value)
 static int add_identity(struct device *device, const struct nvidia_gpu *gpu,
 	const struct nvidia_instance *instance, const char *uuid, const char *profile)
 {
-	int r = 0;
+	int r = device_add_variable(device, "type", instance ? "mig" : "gpu");
 
-	if (*uuid)
+	if (r >= 0 && *uuid)
 		r = device_add_variable(device, "uuid", uuid);
 	if (r >= 0 && *gpu->uuid)
 		r = device_add_variable(device, "gpu_uuid", gpu->uuid);
+	if (r >= 0 && instance && *gpu->uuid)
+		r = device_add_variable(device, "parent_uuid", gpu->uuid);
 	if (r >= 0)
 		r = device_add_variable(device, "model", gpu->model);
 	if (r >= 0)
@@ -457,6 +459,7 @@ static int describe(struct entry *entry, struct device *device, const struct nvi
 		r = device_add_claim(device, claim);
 	if (r >= 0)
 		r = check_versions(entry, device);
+	device->part = instance != NULL;
 	device->entry = entry->number;
 	device->finding_period = gpu->period;
 	return r < 0 ? r : nvidia_find(entry->reports, gpu, instance, device);

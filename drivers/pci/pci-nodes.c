@@ -201,7 +201,9 @@ static int add_mdev(struct pci_scan *pci, const char *uuid, const struct pci_mde
 	r = pci_add_device(pci, id, mdev->directory, function, &device);
 	if (r <= 0)
 		return r;
-	r = device_add_variable(device, "mdev_type", mdev->type);
+	r = device_add_variable(device, "mdev_uuid", uuid);
+	if (r >= 0)
+		r = device_add_variable(device, "mdev_type", mdev->type);
 	if (r < 0)
 		return r;
 	r = sysfs_read_link(pci->root, mdev->directory, "iommu_group", group);

@@ -131,20 +131,36 @@ static const struct option_table match_table = {
 };
 
 static const struct driver_variable variables[] = {
-	{ "vendor",
-		"Vendor of the function, such as 0x8086. For a mediated device, this and the "
-		"following variables apply to its parent function." },
-	{ "device", "Device number of the function, such as 0x4941." },
-	{ "class", "Class code of the function, such as 0x0b4000." },
-	{ "driver", "Kernel driver of the function; no value if none is bound." },
-	{ "pf", "Address of the physical function that a virtual one belongs to." },
-	{ "vf", "Number of the virtual function, from 0." },
-	{ "iommu_group", "Number of the IOMMU group; only with VFIO." },
-	{ "addresses",
-		"Addresses of the matching functions that form the device, separated by commas; "
-		"no value for a mediated device." },
-	{ "uio", "Name of the UIO device, such as uio0." },
-	{ "mdev_type", "Id of the mediated device's type, such as nvidia-233." },
+	{ .name = "vendor",
+		.help = "Vendor of the function, such as 0x8086. For a mediated device, this and the "
+			"following variables apply to its parent function.",
+		.permanent = true },
+	{ .name = "device",
+		.help = "Device number of the function, such as 0x4941.",
+		.permanent = true },
+	{ .name = "class",
+		.help = "Class code of the function, such as 0x0b4000.",
+		.permanent = true },
+	{ .name = "driver",
+		.help = "Kernel driver of the function; no value if none is bound.",
+		.permanent = true },
+	{ .name = "pf",
+		.help = "Address of the physical function that a virtual one belongs to.",
+		.permanent = true },
+	{ .name = "vf", .help = "Number of the virtual function, from 0.", .permanent = true },
+	{ .name = "iommu_group", .help = "Number of the IOMMU group; only with VFIO." },
+	{ .name = "addresses",
+		.help = "Addresses of the matching functions that form the device, separated by commas; "
+			"no value for a mediated device.",
+		.permanent = true },
+	{ .name = "uio", .help = "Name of the UIO device, such as uio0." },
+	{ .name = "mdev_uuid",
+		.help = "UUID of the mediated device.",
+		.permanent = true,
+		.attribute = "mdevUUID" },
+	{ .name = "mdev_type",
+		.help = "Id of the mediated device's type, such as nvidia-233.",
+		.permanent = true },
 	{ 0 },
 };
 

@@ -122,15 +122,16 @@ static const struct option_table match_table = {
 };
 
 static const struct driver_variable variables[] = {
-	{ "kernel_name", "Name of the device in the kernel, such as `wq0.1`." },
-	{ "subsystem", "Its class or bus." },
-	{ "sysfs", "Its directory in /sys, without symbolic links." },
-	{ "devpath", "The directory without /sys, as in udev." },
-	{ "major", "Major number of its first node." },
-	{ "minor", "Minor number of its first node." },
-	{ "serial",
-		"Serial number of the device, or of the nearest device above it that has one." },
-	{ NULL, NULL },
+	{ .name = "kernel_name", .help = "Name of the device in the kernel, such as `wq0.1`." },
+	{ .name = "subsystem", .help = "Its class or bus.", .permanent = true },
+	{ .name = "sysfs", .help = "Its directory in /sys, without symbolic links." },
+	{ .name = "devpath", .help = "The directory without /sys, as in udev." },
+	{ .name = "major", .help = "Major number of its first node." },
+	{ .name = "minor", .help = "Minor number of its first node." },
+	{ .name = "serial",
+		.help = "Serial number of the device, or of the nearest device above it that has one.",
+		.permanent = true },
+	{ 0 },
 };
 
 static void sysfs_driver_check(

@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/sealed.h"
 #include "common/text.h"
+#include "drivers/inventory/published-attributes.h"
 #include "proto/plugin/match-fingerprint.h"
 #include "proto/plugin/plugin.h"
 
@@ -16,8 +17,6 @@
 /* The kubelet hears of a change first: the list is on its way to it by then. */
 #define REPORT_DELAY (50 * USEC_PER_MSEC)
 #define REPORT_RETRY USEC_PER_SEC
-/* A path in /sys; what is published is shorter. */
-#define ATTRIBUTE_VALUE_MAX 1024
 
 /* Most devices have been as they are since the same second. */
 struct since {
@@ -123,24 +122,45 @@ static void write_identity(struct json_writer *writer, const struct device *devi
 	}
 }
 
-/* What DRA publishes of the device (dra/model/dra-slices.c chooses), and how its ids are made. */
-static void write_attributes(struct json_writer *writer, const struct device *device, bool shared)
+struct attribute_writer {
+	struct json_writer *writer;
+	bool any;
+};
+
+static void write_attribute(
+	const char *name, enum attribute_type type, const char *value, void *userdata)
 {
-	const char *separator = "";
+	struct attribute_writer *attributes = userdata;
+	struct json_writer *writer = attributes->writer;
+
+	json_write_text(writer, attributes->any ? "," : "");
+	json_write_string(writer, name);
+	json_write_text(writer, ":{");
+	json_write_string(writer, attribute_types[type]);
+	json_write_text(writer, ":");
+	if (type == ATTRIBUTE_INT || type == ATTRIBUTE_BOOL)
+		json_write_text(writer, value);
+	else
+		json_write_string(writer, value);
+	json_write_text(writer, "}");
+	attributes->any = true;
+}
+
+/* What DRA publishes of the device, and how its ids are made. */
+static void write_published(struct json_writer *writer, const struct declaration *declaration,
+	const struct device *device, bool shared)
+{
+	struct attribute_writer attributes = { .writer = writer };
+	const char *memory =
+		device_variable(device, "memory") ?: device_variable(device, "property:memory");
 
 	json_write_text(writer, shared ? ",\"shared\":true" : ",\"shared\":false");
-	json_write_text(writer, ",\"attributes\":{");
-	for (size_t i = 0; i < device->n_variables; i++) {
-		const struct device_variable *variable = &device->variables[i];
-
-		if (strlen(variable->value) > ATTRIBUTE_VALUE_MAX)
-			continue;
-		json_write_text(writer, separator);
-		json_write_string(writer, variable->name);
-		json_write_text(writer, ":");
-		json_write_string(writer, variable->value);
-		separator = ",";
+	if (memory && *memory) {
+		json_write_text(writer, ",\"memory\":");
+		json_write_string(writer, memory);
 	}
+	json_write_text(writer, ",\"attributes\":{");
+	published_attributes_each(declaration, device, write_attribute, &attributes);
 	json_write_text(writer, "}");
 }
 
@@ -166,6 +186,7 @@ static void write_count(
 static void write_device(struct json_writer *writer, const struct plugin *plugin,
 	const struct snapshot *snapshot, size_t i, struct since *last)
 {
+	const struct declaration *declaration = plugin->applied_config->declaration;
 	const struct snapshot_unit *unit = &snapshot->units[i];
 
 	json_write_text(writer, i == 0 ? "{\"id\":" : ",{\"id\":");
@@ -186,8 +207,8 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 	write_count(writer, ",\"replicas\":", unit->replicas, 1);
 	write_withheld(writer, snapshot, i);
 	write_identity(writer, unit->device);
-	if (plugin->applied_config->declaration->serve == SERVE_DRA)
-		write_attributes(writer, unit->device, snapshot->shared);
+	if (declaration->serve == SERVE_DRA)
+		write_published(writer, declaration, unit->device, snapshot->shared);
 	write_count(writer,
 		",\"allocations\":", allocations_of(&plugin->allocation_count, snapshot, i), 0);
 	json_write_text(writer, "}");

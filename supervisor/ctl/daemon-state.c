@@ -23,13 +23,30 @@ static json_t *clean_numa(const json_t *device)
 	return clean;
 }
 
+/* {"string": "X100"}, {"int": 16} or {"bool": true}. */
+static json_t *clean_attribute(json_t *attribute)
+{
+	json_t *clean = json_object(), *value;
+	const char *type;
+
+	json_object_foreach(attribute, type, value)
+	{
+		if (json_is_string(value))
+			(void)json_object_set_new(
+				clean, type, clean_text(json_string_value(value)));
+		else if (json_is_integer(value) || json_is_boolean(value))
+			(void)json_object_set(clean, type, value);
+	}
+	return clean;
+}
+
 static json_t *clean_attributes(json_t *attributes)
 {
 	json_t *clean = json_object(), *value;
 	const char *name;
 
-	json_object_foreach(attributes, name, value) if (json_is_string(value))(void)
-		json_object_set_new(clean, name, clean_text(json_string_value(value)));
+	json_object_foreach(attributes, name, value)(void)
+		json_object_set_new(clean, name, clean_attribute(value));
 	return clean;
 }
 
@@ -54,6 +71,7 @@ static json_t *clean_device(const json_t *device)
 
 	if (clean && attributes) {
 		(void)json_object_set_new(clean, "attributes", clean_attributes(attributes));
+		(void)json_object_set_new(clean, "memory", clean_text_of(device, "memory"));
 		(void)json_object_set_new(clean, "cause", clean_text_of(device, "cause"));
 		(void)json_object_set_new(clean, "shared",
 			json_boolean(json_is_true(json_object_get(device, "shared"))));

@@ -94,7 +94,9 @@ class Json(ToolTest):
             ' container = { env = "A=b"; annotations = "vendor.example/c=d"; cdi = "vendor.example/e=f";'
             f' cdi_dirs = "{self.node.dir}";'
             ' mounts = ({ host = "/usr"; read_only = true; }); }; prestart = { command = "/bin/true"; }; }',
-            '{ name = "vendor.example/full"; driver = "path"; match = "/dev/full"; serve = "dra"; }',
+            '{ name = "vendor.example/full"; driver = "path"; match = "/dev/full"; serve = "dra";'
+            ' dra = { attributes = ( { name = "a"; type = "version"; value = "1"; }, { name = "b"; type = "int"; value = "1"; },'
+            ' { name = "c"; type = "bool"; value = "1"; }, { name = "d"; value = "1"; } ); }; }',
             kubelet=f'pod_resources_socket = "{socket}"; plugins_registry_dir = "{self.node.path("registry")}";',
             text='dra = { driver = "devices.vendor.example"; };')
         self.node.start_kubelet()

@@ -154,15 +154,22 @@ static void test_unassigned_is_not_there(void **state)
 	NET "( { interface = \"ens785f0v*\"; vhost_net = true; permissions = \"rwm\"; }, " \
 	    "{ type = \"subfunction\"; rdma = true; interface = \"enp*\"; } );"
 
-/* A container that gets it once more gets the same. */
+#define PUBLISHED                                                                \
+	FUNCTIONS " serve = \"dra\"; dra = { attributes = ( { name = \"port\"; " \
+		  "value = \"${interface}\"; } ); };"
+
+/* A container that gets it once more gets the same, and DRA publishes the same. */
 static void test_all_of_it_is_kept(void **state)
 {
 	_cleanup_device_ struct device *function = NULL, *subfunction = NULL;
 	_cleanup_device_ struct device *function_now = NULL, *subfunction_now = NULL;
 
-	start(FUNCTIONS);
+	start(PUBLISHED);
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 mlx5_core.sf.4 ");
 	function = device_of("0000:3b:02.1");
+	assert_true(strings_contain(&function->attributes, "port=ens785f0v1"));
+	assert_true(strings_contain(
+		&function->attributes, "resource.kubernetes.io/pciBusID=0000:3b:02.1"));
 	subfunction = device_of("mlx5_core.sf.4");
 	assert_non_null(function->info);
 	assert_int_equal(function->n_numa, 1);
@@ -171,7 +178,7 @@ static void test_all_of_it_is_kept(void **state)
 	unplant_interface(BRIDGE "/0000:3b:02.1", "ens785f0v1");
 	unplant_interface(MELLANOX "/mlx5_core.sf.4", "enp216s0f0s88");
 	end();
-	start(FUNCTIONS);
+	start(PUBLISHED);
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 mlx5_core.sf.4 ");
 	function_now = device_of("0000:3b:02.1");
 	subfunction_now = device_of("mlx5_core.sf.4");
@@ -216,6 +223,10 @@ static void test_an_untrusted_file_is_not_believed(void **state)
 			"[{\"host\": \"/dev/x\\n\", \"path\": \"/dev/x\", \"permissions\": \"rw\", \"shared\": false}]" },
 		{ "variables", "[{\"name\": \"a\"}]" },
 		{ "variables", "[{\"name\": \"a\", \"value\": \"b\\u0001\"}]" },
+		{ "attributes", "[1]" },
+		{ "attributes", "[\"a\"]" },
+		{ "attributes", "[\"a-b=x\"]" },
+		{ "attributes", "[\"a=\\u0001\"]" },
 		{ "anchor", "\"sys/x\"" },
 		{ "anchor", "1" },
 		{ "info", "\"{}\"" },

@@ -130,6 +130,7 @@ static const struct {
 			SAID("dra.attributes[0].value: must not use ${ids}, ${n}, ${info}, ${replica} or ${position} as \"${ids}\" does: they have a value only while devices are assigned to a container; ${id} is the device's id") },
 		{ ONE("dra = { attributes = ( { name = \"a\"; value = \"x\"; }, { name = \"b\"; value = \"x\"; }, { name = \"a\"; value = \"y\"; } ); };"),
 			SAID("dra.attributes[2].name: \"a\" is set twice, remove one") },
+		{ "dra = { driver = \"d.example\"; };\nresources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = \"/dev/x\"; serve = \"dra\"; dra = { attributes = ( { name = \"d.example/id\"; value = \"x\"; } ); }; } );", SAID("dra.attributes: has \"d.example/id\", whose domain is the DRA driver's: write \"id\"") },
 		{ "resources = (\n{ driver = \"path\"; match = \"/dev/x\"; } );",
 			"2: resources[0]: name: is missing\n" },
 		{ "resources = (\n{ name = \"v.e/x\"; match = \"/dev/x\"; } );",
@@ -146,7 +147,8 @@ static const struct {
 			"2: resources[0] \"v.e/x\": driver: unknown driver \"pth\", did you mean \"path\"?\n" },
 		{ "resources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = { path = \"/dev/x\"; }; } );",
 			"2: resources[0] \"v.e/x\": match: must be a list of groups, ( { ... }, { ... } ), not a group { }\n" },
-		{ "resources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = ( 5 ); } );", "2: resources[0] \"v.e/x\": match[0]: must be a group { ... } or a string, not the number 5\n" },
+		{ "resources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = ( 5 ); } );",
+			"2: resources[0] \"v.e/x\": match[0]: must be a group { ... } or a string, not the number 5\n" },
 		{ "resources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = ( { pth = \"/dev/x\"; path = \"/dev/y\"; } ); } );",
 			"2: resources[0] \"v.e/x\": match[0]: unknown key \"pth\", did you mean \"path\"?\n" },
 		{ ONE("serve = \"dra\";"),
@@ -258,8 +260,7 @@ static const struct {
 		{ ONE("container = { annotations = \"x\"; };"),
 			SAID("container.annotations: must have the form \"vendor.example/name=value\", not \"x\"") },
 		{ ONE("cdi_spec = { };"), SAID("cdi_spec.kind: is missing") },
-		{ ONE("container = { cdi = \"vendor.example/gpu\"; };"),
-			SAID("container.cdi: must be a CDI device name, VENDOR/CLASS=DEVICE, such as \"vendor.example/gpu=${id}\", not \"vendor.example/gpu\"") },
+		{ ONE("container = { cdi = \"vendor.example/gpu\"; };"), SAID("container.cdi: must be a CDI device name, VENDOR/CLASS=DEVICE, such as \"vendor.example/gpu=${id}\", not \"vendor.example/gpu\"") },
 		{ ONE("container = { device = 1; };"),
 			SAID("container: unknown key \"device\", the keys here are: nodes, mounts, env, annotations, cdi, cdi_dirs") },
 		{ ONE("health = { probe = \"exec\"; };"),
@@ -424,6 +425,44 @@ static void test_one_broken_resource(void **state)
 	}
 }
 
+/* With as many as Kubernetes allows beside those of devplugd, and with one more. Drivers with
+ * variables leave room for fewer. */
+static void test_many_attributes(void **state)
+{
+	static const struct {
+		const char *match, *problem;
+		int count;
+	} cases[] = {
+		{ "driver = \"path\"; match = \"/dev/x\";", NULL, 24 },
+		{ "driver = \"path\"; match = \"/dev/x\";",
+			"dra.attributes: has 25 attributes, the maximum is 24: Kubernetes allows 32 for a device, and devplugd itself sets up to 8 for driver \"path\"",
+			25 },
+		{ "driver = \"usb\"; match = ( { vendor = 0x046d; } );",
+			"dra.attributes: has 20 attributes, the maximum is 19: Kubernetes allows 32 for a device, and devplugd itself sets up to 13 for driver \"usb\"",
+			20 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_report_ struct report report = { 0 };
+		struct config *config = NULL;
+		char text[4096];
+		int length;
+
+		length = snprintf(text, sizeof(text),
+			"name = \"v.e/x\"; %s dra = { attributes = ( ", cases[i].match);
+		for (int k = 0; k < cases[i].count; k++)
+			length += snprintf(text + length, sizeof(text) - (size_t)length,
+				"%s{ name = \"a%d\"; value = \"x\"; }", k > 0 ? ", " : "", k);
+		(void)snprintf(text + length, sizeof(text) - (size_t)length, " ); };");
+		assert_int_equal(config_load_resource(text, &report, &config),
+			cases[i].problem ? -EINVAL : 0);
+		assert_int_equal(report.count, cases[i].problem != NULL);
+		if (cases[i].problem)
+			assert_non_null(strstr(report.entries[0].text, cases[i].problem));
+		config_free(config);
+	}
+}
+
 static void test_many_problems(void **state)
 {
 	_cleanup_free_ char *found = NULL;
@@ -570,6 +609,8 @@ static void test_warnings(void **state)
 		{ "( { class = 300; } ); driver = \"pci\"",
 			"match[0].class: 300 is a decimal number: write 0x0300, or 0x012c if that is the value" },
 		{ "( { vendor = 0x1002; } ); driver = \"drm\"", NULL },
+		{ "( { vendor = 0x1002; } ); driver = \"drm\"; dra = { attributes = ( { name = \"a\"; value = \"${card}\"; } ); }",
+			"dra.attributes[0].value: \"${card}\" may have another value after a reboot, so claims that select by it may get another device: use a value that stays, such as ${id}" },
 		{ "( { interface_class = 14; } ); driver = \"usb\"", NULL },
 	};
 	char text[512];
@@ -639,6 +680,7 @@ int main(void)
 		cmocka_unit_test(test_hints),
 		cmocka_unit_test(test_unknown_driver),
 		cmocka_unit_test(test_one_broken_resource),
+		cmocka_unit_test(test_many_attributes),
 		cmocka_unit_test(test_many_problems),
 		cmocka_unit_test(test_names_both_places),
 	};

@@ -12,8 +12,8 @@
 #include "drivers/model/driver.h"
 #include "drivers/model/template.h"
 
-static const struct driver_variable extra[] = { { "serial", "A." }, { "port", "B." },
-	{ "property:NAME", "C." }, { 0 } };
+static const struct driver_variable extra[] = { { .name = "serial", .help = "A." },
+	{ .name = "port", .help = "B." }, { .name = "property:NAME", .help = "C." }, { 0 } };
 static const struct driver driver = { .name = "test", .variables = extra };
 
 static const char long_variable[] =
@@ -220,6 +220,55 @@ static void test_names_of_drivers(void **state)
 						variable->name);
 }
 
+/* Numbers of the kernel, and names made of them, are not the same after a reboot. */
+static void test_permanent_variables(void **state)
+{
+	static const char *const changing[] = { "block", "bus", "card", "devnum", "devpath",
+		"hidraw", "input", "interface", "iommu_group", "kernel_name", "major", "minor",
+		"pf_interface", "rdma", "render", "sysfs", "tty", "uio", "usb_address", "video" };
+	const struct driver_variable *variable, *other;
+	size_t found = 0;
+
+	for (const struct driver *const *p = drivers; *p; p++)
+		for (variable = (*p)->variables; variable && variable->name; variable++) {
+			const char *name = driver_variable_attribute(variable);
+
+			for (size_t i = 0; i < ARRAY_SIZE(changing); i++)
+				if (streq(variable->name, changing[i])) {
+					found++;
+					assert_null(name);
+				}
+			if (!name)
+				continue;
+			assert_true(attribute_name_is_valid(name) && !attribute_is_built_in(name));
+			for (other = (*p)->variables; other != variable; other++)
+				assert_string_not_equal(
+					driver_variable_attribute(other) ?: "", name);
+		}
+	assert_true(found > ARRAY_SIZE(changing));
+}
+
+static void test_changing(void **state)
+{
+	static const struct {
+		const char *driver, *text, *variable; /* NULL: none */
+	} cases[] = { { "drm", "${id} ${bdf} ${numa} ${vendor}", NULL },
+		{ "drm", "${id} ${card} ${render}", "card" }, { "drm", "$$${index}", "index" },
+		{ "drm", "${node}", "node" }, { "drm", "${number}", "number" },
+		{ "drm", "${attr:revision}", NULL }, { "drm", "card", NULL },
+		{ "exec", "${property:SEAT}", NULL }, { "usb", "${serial} ${tty}", "tty" },
+		{ "net", "${pf} ${pf_interface}", "pf_interface" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char variable[TEMPLATE_VARIABLE_MAX + 1] = "";
+
+		assert_int_equal(template_find_changing(
+					 cases[i].text, driver_find(cases[i].driver), variable),
+			cases[i].variable != NULL);
+		assert_string_equal(variable, cases[i].variable ?: "");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -228,6 +277,8 @@ int main(void)
 		cmocka_unit_test(test_blank),
 		cmocka_unit_test(test_expand),
 		cmocka_unit_test(test_names_of_drivers),
+		cmocka_unit_test(test_permanent_variables),
+		cmocka_unit_test(test_changing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

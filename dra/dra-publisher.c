@@ -58,6 +58,7 @@ struct dra_publisher {
 	json_t *resources; /* its input; NULL: not known yet */
 	json_t *held;      /* see struct dra_inventory_options */
 	unsigned lacks;    /* bits of enum slice_lack; LACK_OTHER is only reported */
+	unsigned tried;    /* those that the server has, or that a dry run cannot find */
 	char *release;     /* the server's when `lacks` was found; NULL: not known */
 	json_t *settled;   /* see stored_slice_settle() */
 	json_t *times;     /* of taints */
@@ -297,6 +298,32 @@ static int take_written(struct dra_publisher *publisher, const json_t *sent, jso
 	return r < 0 ? -ENOMEM : 0;
 }
 
+/* A server that drops taints must not store that bad devices are good, not even for a moment: a
+ * waiting pod could get one. So a field that may be dropped is first sent in a dry run. */
+static void on_tried(const struct dra_answer *answer, void *userdata)
+{
+	struct dra_publisher *publisher = userdata;
+	const struct write *write = &publisher->writes[publisher->at];
+	char other[SLICE_FIELD_MAX] = "";
+	unsigned lacks = 0;
+
+	if (answer->code == 422)
+		lacks = slice_lacks_refused(answer->body);
+	else if (!answer->failure)
+		lacks = slice_lacks_dropped(write->object, answer->body, other);
+	if (learn_lacks(publisher, lacks, other)) {
+		restart_round(publisher);
+		return;
+	}
+	if (answer->failure && answer->code != 400) {
+		fail_round(publisher, answer);
+		return;
+	}
+	/* A cluster may refuse dry runs: then the answer to the write shows it. */
+	publisher->tried |= slice_lacks_used(write->object);
+	next_write(publisher);
+}
+
 static void on_written(const struct dra_answer *answer, void *userdata)
 {
 	struct dra_publisher *publisher = userdata;
@@ -336,15 +363,17 @@ static void next_write(struct dra_publisher *publisher)
 {
 	const struct write *write;
 	char path[400];
+	bool dry;
 
 	if (publisher->at == publisher->n_writes) {
 		end_round(publisher);
 		return;
 	}
 	write = &publisher->writes[publisher->at];
-	(void)snprintf(
-		path, sizeof(path), SLICES_PATH "%s%s", write->name ? "/" : "", write->name ?: "");
-	ask(publisher, write->method, path, write->object, on_written);
+	dry = write->object && slice_lacks_used(write->object) & ~publisher->tried;
+	(void)snprintf(path, sizeof(path), SLICES_PATH "%s%s%s", write->name ? "/" : "",
+		write->name ?: "", dry ? "?dryRun=All" : "");
+	ask(publisher, write->method, path, write->object, dry ? on_tried : on_written);
 }
 
 /* Takes the object, which is NULL for a deletion. */
@@ -585,8 +614,11 @@ static void on_release(const struct dra_answer *answer, void *userdata)
 		return;
 	}
 	publisher->release = strdup(release);
-	if (before && !streq(before, release) && publisher->lacks)
-		(void)rebuild(publisher, publisher->resources, publisher->held, 0);
+	if (before && !streq(before, release)) {
+		publisher->tried = 0;
+		if (publisher->lacks)
+			(void)rebuild(publisher, publisher->resources, publisher->held, 0);
+	}
 	read_list(publisher, "");
 }
 

@@ -79,6 +79,13 @@ def read_selector(text, resource):
     return found
 
 
+def is_dry(query):
+    """Whether the server only answers what it would store."""
+    if query.get("dryRun", "All") != "All":
+        raise Refusal(400, f"dryRun: Unsupported value: {query['dryRun']!r}: supported values: All")
+    return "dryRun" in query
+
+
 class Api:
     """`faults`: see faults.py; the first that does something counts. `nodes`: names of the first Nodes."""
 
@@ -317,8 +324,9 @@ class Api:
         if place.resource.status and place.resource is not NODES:
             new = {key: value for key, value in new.items() if key != "status"}
         new, warnings = self.accept(place, query, {**new, "metadata": metadata}, None)
-        self.add(place.resource, new)
-        self.schedule_waiting(place.resource)
+        if not is_dry(query):
+            self.add(place.resource, new)
+            self.schedule_waiting(place.resource)
         return Answer(201, copy.deepcopy(new), warnings)
 
     def update(self, place, query, fields, new, old, request):
@@ -343,6 +351,8 @@ class Api:
             new["metadata"]["generation"] += 1
         if self.is_same(new, old):
             return Answer(200, copy.deepcopy(old), warnings)
+        if is_dry(query):
+            return Answer(200, copy.deepcopy(new), warnings)
         self.store.change(place.resource, "MODIFIED", new)
         self.schedule_waiting(place.resource)
         return Answer(200, copy.deepcopy(new), warnings)
@@ -362,11 +372,12 @@ class Api:
             if conditions.get(name, old["metadata"][name]) != old["metadata"][name]:
                 raise Refusal(409, f"Precondition failed: {name} in precondition: {conditions[name]}, {name} in object meta: "
                                    f"{old['metadata'][name]}")
-        self.remove(place.resource, old)
+        if not is_dry(query):
+            self.remove(place.resource, old)
         return Answer(200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
 
     def deletecollection(self, place, query, fields, new, old, request):
-        for _, found in list(self.select(place, fields)):
+        for _, found in [] if is_dry(query) else list(self.select(place, fields)):
             self.remove(place.resource, found)
         return Answer(200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
 

@@ -51,7 +51,7 @@ struct comparison {
 	char path[SLICE_FIELD_MAX];
 	size_t length;
 	unsigned found;
-	char *other;
+	char *other; /* NULL: fields are only found, not compared */
 };
 
 static void compare(struct comparison *comparison, const json_t *sent, const json_t *stored);
@@ -129,7 +129,10 @@ static void compare(struct comparison *comparison, const json_t *sent, const jso
 
 	if (is_empty(sent))
 		return;
-	if (!stored || json_is_null(stored) || (json_is_object(sent) && !json_is_object(stored)) ||
+	if (!comparison->other)
+		comparison->found |= 1U << find_lack(comparison->path, false);
+	else if (!stored || json_is_null(stored) ||
+		(json_is_object(sent) && !json_is_object(stored)) ||
 		(json_is_array(sent) && !json_is_array(stored))) {
 		add_dropped(comparison);
 		return;
@@ -156,6 +159,14 @@ unsigned slice_lacks_dropped(
 	comparison.other = ret_other;
 	compare(&comparison, json_object_get(sent, "spec"), json_object_get(stored, "spec"));
 	return comparison.found;
+}
+
+unsigned slice_lacks_used(const json_t *slice)
+{
+	struct comparison comparison = { .path = "spec", .length = strlen("spec") };
+
+	compare(&comparison, json_object_get(slice, "spec"), NULL);
+	return comparison.found & ~(1U << LACK_OTHER);
 }
 
 /* --- refused values --- */

@@ -31,6 +31,9 @@ const char *slice_lack_text(enum slice_lack lack);
 unsigned slice_lacks_dropped(
 	const json_t *sent, const json_t *stored, char ret_other[static SLICE_FIELD_MAX]);
 
+/* Which fields of the table the slice has that a server may drop, as bits. */
+unsigned slice_lacks_used(const json_t *slice);
+
 /* Reads the Status with which the server refuses a slice. Returns the same set of bits, for values
  * that the table has as refused. */
 unsigned slice_lacks_refused(const json_t *status);

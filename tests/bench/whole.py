@@ -91,7 +91,6 @@ def dra(subject, quick):
     """Preparing a claim, with the answer of the API server and without; requests for a change; memory."""
     if subject.kind != "devplugd":
         return {}
-    # In a slice of more devices none can be tainted.
     count, changes = (20, 5) if quick else (200, 20)
     with Dra(subject, tokens(1)) as run:
         run.start()

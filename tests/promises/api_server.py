@@ -60,8 +60,9 @@ class ApiServer(Cluster):
         return found[number][1]
 
     def writes(self):
+        """Requests that change something, unlike dry runs."""
         with self.lock:
-            return [r for r in self.requests if r[0] != "GET"]
+            return [r for r in self.requests if r[0] != "GET" and "dryRun" not in r[1]]
 
     # --- what users and the scheduler do
 

@@ -198,6 +198,21 @@ class Program(unittest.TestCase):
         named = self.check(201, self.kubelet.ask("POST", SLICES, {**make_slice("x"), "metadata": {"generateName": "00000-"}}))
         self.assertRegex(named["metadata"]["name"], "^00000-.{5}$")
 
+    def test_dry_runs(self):
+        """The answer is what would be stored, and nothing is."""
+        self.start("--as", "1.35")
+        tainted = make_slice("a", "gpu-0")
+        tainted["spec"]["devices"][0]["taints"] = [{"key": "v.e/hot", "effect": "NoSchedule"}]
+        found = self.check(201, self.kubelet.ask("POST", f"{SLICES}?dryRun=All", tainted))
+        self.assertNotIn("taints", found["spec"]["devices"][0])
+        self.check(404, self.admin.ask("GET", f"{SLICES}/a"))
+        stored = self.check(201, self.kubelet.ask("POST", SLICES, make_slice("a", "gpu-0")))
+        changed = {**stored, "spec": {**stored["spec"], "devices": []}}
+        self.check(200, self.kubelet.ask("PUT", f"{SLICES}/a?dryRun=All", changed))
+        self.check(200, self.kubelet.ask("DELETE", f"{SLICES}/a?dryRun=All"))
+        self.assertEqual(self.check(200, self.admin.ask("GET", f"{SLICES}/a")), stored)
+        self.check(400, self.kubelet.ask("PUT", f"{SLICES}/a?dryRun=Some", changed))
+
     def test_owned_objects_are_deleted_with_the_node(self):
         self.start()
         node = self.check(200, self.admin.ask("GET", "/api/v1/nodes/node-a"))["metadata"]

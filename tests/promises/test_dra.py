@@ -225,6 +225,37 @@ class Dra(DraTest):
                          {name: [f"{DRIVER}/cordoned"] for name in names})
         until(lambda: self.dra()["lacks"] == [], "the taints to be supported")
 
+    def test_bad_device_is_never_stored(self):
+        """A server that drops taints never stores a cordoned device, not even for a moment: neither when devplugd starts nor
+        after a server of another release."""
+        self.serve_api(release="1.35")
+        serve, seen = self.api.serve, []
+
+        def watch(user, request):
+            if request.method in ("POST", "PUT") and "dryRun" not in request.path:
+                seen.extend(device["attributes"]["id"]["string"] for device in request.body["spec"]["devices"])
+            return serve(user, request)
+
+        self.api.serve = watch
+        self.begin(self.resource("gpu", 'cordon = "gpu-1";'))
+        self.await_pool(lambda pool: len(pool) == 2)
+        os.kill(self.process(), signal.SIGKILL)
+        self.register()
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-2").returncode, 0)
+        self.await_pool(lambda pool: len(pool) == 1)
+        self.api.kubernetes = Release("1.34")
+        self.api.change("DELETED", next(iter(self.api.slices)))
+        self.await_pool(lambda pool: len(pool) == 1)
+        self.assertEqual(set(seen), {"gpu-0", "gpu-2"})
+
+    def test_cluster_without_dry_runs(self):
+        """A webhook may refuse them; then the answer to the write shows what is dropped."""
+        self.serve_api(release="1.35")
+        self.api.faults = [lambda method, path: 400 if "dryRun" in path else None]
+        self.begin(self.resource("gpu", 'cordon = "gpu-1";'))
+        self.await_pool(lambda pool: len(pool) == 2)
+        self.assertIn("unhealthy devices are left out", self.node.output())
+
     def test_unknown_field_that_is_dropped(self):
         """A field without a fall-back is named, and what the server makes of a slice is not written again."""
         self.serve_api()

@@ -481,6 +481,17 @@ static void test_dropped_fields(void **state)
 	}
 }
 
+static void test_used_fields(void **state)
+{
+	json_auto_t *plain =
+		slice_of("[" CAPACITY("\"value\": \"1Gi\"") ", {\"name\": \"b\", \"taints\": []}]");
+	json_auto_t *tainted = slice_of("[{\"name\": \"b\"}, " A_TAINTED "]");
+
+	assert_int_equal(slice_lacks_used(plain), 0);
+	assert_int_equal(slice_lacks_used(tainted), 1U << LACK_TAINTS);
+	assert_int_equal(slice_lacks_used(NULL), 0);
+}
+
 #define CAUSE(field) "{\"field\": \"" field "\", \"reason\": \"FieldValueNotSupported\"}"
 
 static void test_refused_fields(void **state)
@@ -728,6 +739,7 @@ int main(void)
 		cmocka_unit_test(test_held_devices),
 		cmocka_unit_test(test_unlisted_devices),
 		cmocka_unit_test(test_dropped_fields),
+		cmocka_unit_test(test_used_fields),
 		cmocka_unit_test(test_refused_fields),
 		cmocka_unit_test(test_settled_slices),
 		cmocka_unit_test(test_nothing),

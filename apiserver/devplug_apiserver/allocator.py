@@ -26,6 +26,8 @@ class Pool:
     def __init__(self, driver, name):
         self.driver, self.name = driver, name
         self.slices, self.counters = [], {}
+        self.consumers = []  # (id, consumesCounters) of its devices, also of those for other nodes
+        self.complete = False  # all slices of the newest generation are there
         self.fault = ""  # why none of its devices is allocated
 
 
@@ -54,8 +56,8 @@ def find_attribute(candidate, name):
 
 # --- pools
 
-def read_pools(slices, node, release):
-    """The pools with devices for the node, in the scheduler's order."""
+def read_all_pools(slices):
+    """In the scheduler's order, each with the slices of its newest generation. Here alone is decided what a complete pool is."""
     pools = {}
     for found in sorted(slices, key=lambda found: found["metadata"]["name"]):
         spec = found["spec"]
@@ -65,10 +67,16 @@ def read_pools(slices, node, release):
         newest = max(spec["pool"]["generation"] for spec in pool.slices)
         pool.slices = [spec for spec in pool.slices if spec["pool"]["generation"] == newest]
         wanted = {spec["pool"]["resourceSliceCount"] for spec in pool.slices}
-        if wanted != {len(pool.slices)}:
-            pool.fault = f"pool {pool.name} of {pool.driver} is incomplete: {len(pool.slices)} of {max(wanted)} slices"
+        pool.complete = wanted == {len(pool.slices)}
         check_pool(pool)
-    return [pools[key] for key in sorted(pools) if any(is_for(spec, None, node) for spec in pools[key].slices)]
+        if not pool.complete:
+            pool.fault = f"pool {pool.name} of {pool.driver} is incomplete: {len(pool.slices)} of {max(wanted)} slices"
+    return [pools[key] for key in sorted(pools)]
+
+
+def read_pools(slices, node):
+    """The pools with devices for the node."""
+    return [pool for pool in read_all_pools(slices) if any(is_for(spec, None, node) for spec in pool.slices)]
 
 
 def read_counters(counters):
@@ -84,7 +92,10 @@ def check_pool(pool):
         pool.fault = f"pool {pool.name} of {pool.driver} is invalid: a counter set is in it twice"
     pool.counters = {one["name"]: read_counters(one["counters"]) for one in sets}
     for spec in pool.slices:
+        if any(place.get("nodeSelector") for place in (spec, *spec.get("devices", []))):
+            pool.fault = f"pool {pool.name} of {pool.driver} uses a nodeSelector, which devplug-apiserver does not know"
         for device in spec.get("devices", []):
+            pool.consumers.append(((pool.driver, pool.name, device["name"]), device.get("consumesCounters", [])))
             for use in device.get("consumesCounters", []):
                 if set(use["counters"]) - set(pool.counters.get(use["counterSet"], {})):
                     pool.fault = (f"pool {pool.name} of {pool.driver} is invalid: device {device['name']} consumes a counter of "
@@ -92,12 +103,10 @@ def check_pool(pool):
 
 
 def is_for(spec, device, node):
-    """Whether the slice, or a device of it, is for the node."""
+    """Whether the slice, or a device of it, is or may be for the node."""
     place = spec if device is None or not spec.get("perDeviceNodeSelection") else device
-    if place.get("nodeSelector"):
-        raise Unallocatable(f"the pool {spec['pool']['name']} of {spec['driver']} uses a nodeSelector, which devplug-apiserver "
-                            "does not know")
-    return bool(place.get("allNodes") or place.get("nodeName") == node or (device is None and spec.get("perDeviceNodeSelection")))
+    return bool(place.get("allNodes") or place.get("nodeSelector") or place.get("nodeName") == node
+                or (device is None and spec.get("perDeviceNodeSelection")))
 
 
 def read_candidates(pools, node):
@@ -157,14 +166,14 @@ class Usage:
                 return False
         return True
 
-    def counters_fit(self, candidate, candidates):
+    def counters_fit(self, candidate):
         """Only devices that stand in the slices consume counters, and a shared device consumes them once."""
         uses = candidate.device.get("consumesCounters", [])
         if not uses or self.has(candidate.id):
             return True
         left = {name: dict(counters) for name, counters in candidate.pool.counters.items()}
-        for other in [one for one in candidates if one.pool is candidate.pool and self.has(one.id)] + [candidate]:
-            for use in other.device.get("consumesCounters", []):
+        for others in [one for key, one in candidate.pool.consumers if self.has(key)] + [uses]:
+            for use in others:
                 for name, counter in use["counters"].items():
                     left[use["counterSet"]][name] -= quantity.parse(counter["value"])
         return all(left[use["counterSet"]][name] >= 0 for use in uses for name in use["counters"])
@@ -299,7 +308,7 @@ class Search:
             return None
         if choice.admin:
             return choice._replace(consumed=None)
-        if not self.usage.is_free(candidate, consumed) or not self.usage.counters_fit(candidate, self.candidates):
+        if not self.usage.is_free(candidate, consumed) or not self.usage.counters_fit(candidate):
             return None
         return choice
 
@@ -363,7 +372,7 @@ def write_config(claim, classes, choices, release):
 
 
 def allocate_on(claim, classes, slices, usage, node, release):
-    pools = read_pools(slices, node, release)
+    pools = read_pools(slices, node)
     search = Search(claim, classes, pools, read_candidates(pools, node), usage, release)
     choices = search.run()
     if choices is None:

@@ -6,13 +6,14 @@ import copy
 import datetime
 import json
 import time
+import traceback
 import urllib.parse
 import uuid
 
 from . import allocator, resources
 from .authorizer import ADMINISTRATORS, Question, refusal_of
 from .faults import Fault
-from .refusal import Refusal
+from .refusal import Refusal, read_number
 from .releases import Release
 from .resources import CLAIMS, CLASSES, NODES, SLICES, key_of
 from .schema import Reader
@@ -139,6 +140,10 @@ class Api:
                 code = answer.code if isinstance(answer, Answer) else 200
             except Refusal as refusal:
                 answer, code = Answer(refusal.code, refusal.status()), refusal.code
+            except Exception as error:  # a fault of this program, which a client must see
+                traceback.print_exc()
+                code = 500
+                answer = Answer(code, Refusal(code, f"devplug-apiserver failed: {type(error).__name__}: {error}").status())
             self.requests.append((request.method, request.path, code))
             return answer
 
@@ -230,10 +235,10 @@ class Api:
             try:
                 last = json.loads(base64.b64decode(query["continue"]))
                 last = tuple(last) if isinstance(last, list) else last
-            except ValueError:
+                selected = [(key, found) for key, found in selected if key > last]
+            except (ValueError, TypeError):
                 raise Refusal(400, "the continue token is not valid") from None
-            selected = [(key, found) for key, found in selected if key > last]
-        limit = int(query.get("limit") or 0)
+        limit = read_number("limit", query.get("limit") or "0")
         if limit and len(selected) > limit:
             metadata = {"continue": base64.b64encode(json.dumps(selected[limit - 1][0]).encode()).decode(),
                         "remainingItemCount": len(selected) - limit}
@@ -243,15 +248,14 @@ class Api:
                             "items": [copy.deepcopy(found) for _, found in selected]})
 
     def watch(self, place, query, fields, new, old, request):
-        text = query.get("resourceVersion") or "0"
-        if not text.isdigit():
-            raise Refusal(400, f"Invalid value: {text!r}: the resourceVersion is not a number")
+        asked = read_number("resourceVersion", query.get("resourceVersion") or "0")
         initial = query.get("sendInitialEvents") == "true"
-        version = self.store.version if initial or text == "0" else int(text)
-        first = [self.event("ADDED", found) for _, found in self.select(place, fields)] if initial or text == "0" else []
+        version = asked if asked and not initial else self.store.version
+        first = [self.event("ADDED", found) for _, found in self.select(place, fields)] if initial or not asked else []
         if initial:
             first.append(self.bookmark(place, version, {"annotations": {"k8s.io/initial-events-end": "true"}}))
-        seconds, bookmarks = float(query.get("timeoutSeconds") or 1800), query.get("allowWatchBookmarks") in ("1", "true")
+        seconds = read_number("timeoutSeconds", query.get("timeoutSeconds") or "1800")
+        bookmarks = query.get("allowWatchBookmarks") in ("1", "true")
         return Watch(lambda stopping: self.watch_lines(place, fields, first, version, seconds, bookmarks, stopping))
 
     @staticmethod
@@ -423,6 +427,12 @@ class Api:
         if (request.method, path) == ("GET", "/devplug/pending"):
             return Answer(200, {"pending": [{"namespace": namespace, "name": name, "reason": reason}
                                             for (namespace, name), reason in self.pending.items()]})
+        if (request.method, path) == ("GET", "/devplug/pools"):
+            return Answer(200, {"pools": [
+                {"driver": pool.driver, "name": pool.name, "complete": pool.complete, "fault": pool.fault,
+                 "devices": [device for spec in pool.slices for device in copy.deepcopy(spec.get("devices", []))]}
+                for pool in allocator.read_all_pools(self.table(SLICES).values())
+                if query.get("driver", pool.driver) == pool.driver]})
         if (request.method, path) == ("GET", "/devplug/requests"):
             return Answer(200, {"requests": [dict(zip(("method", "path", "code"), one)) for one in self.requests
                                              if not one[1].startswith("/devplug/")]})
@@ -431,10 +441,13 @@ class Api:
             return Answer(200, {})
         if (request.method, path) == ("GET", "/devplug/faults"):
             return Answer(200, {"faults": [{**fault.document, **({} if fault.left is None else {"times": fault.left})}
-                                           for fault in self.faults if isinstance(fault, Fault)]})
-        if (request.method, path) == ("PUT", "/devplug/faults"):
+                                           for fault in self.faults if isinstance(fault, Fault) and fault.left != 0]})
+        if path == "/devplug/faults" and request.method in ("PUT", "POST"):
             try:
-                self.faults = [Fault(document) for document in (request.body or {}).get("faults", [])]
+                if request.method == "POST":
+                    self.faults = [*self.faults, Fault(request.body)]
+                else:
+                    self.faults = [Fault(document) for document in (request.body or {}).get("faults", [])]
             except ValueError as error:
                 raise Refusal(422, str(error)) from error
             return Answer(200, {})

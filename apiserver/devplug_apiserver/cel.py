@@ -257,6 +257,14 @@ def boolean(value, device):
     return found
 
 
+def evaluate(value, device):
+    """The whole expression."""
+    try:
+        return boolean(value, device)
+    except RecursionError:
+        raise CelError("devplug-apiserver does not know an expression of so many levels") from None
+
+
 def negate(value, device):
     return not boolean(value, device)
 
@@ -398,4 +406,7 @@ FUNCTIONS = {"quantity": make_quantity, "semver": make_version, "size": size, "h
 @functools.lru_cache(maxsize=1024)
 def compile_expression(text):
     """A function of a Device. Its result is True or False, or it raises CelError."""
-    return functools.partial(boolean, Parser(text).parse())
+    try:
+        return functools.partial(evaluate, Parser(text).parse())
+    except RecursionError:
+        raise UnknownCel("an expression of so many levels") from None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: "run" serves, the other commands ask a server that runs, by the control socket in its folder."""
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -17,10 +18,22 @@ from .server import ControlServer
 PROGRAM = "devplug-apiserver"
 FOLDER = "/run/devplug-apiserver"
 EXIT_FAILURE, EXIT_USAGE = 1, 2
+SOCKET_PATH_MAX = 107
 
 
 class Failure(Exception):
     """The command has failed: why."""
+
+
+class Usage(Exception):
+    """The command line is wrong: why."""
+
+
+def control_path(folder):
+    path = os.path.join(folder, "control")
+    if len(os.fsencode(path)) > SOCKET_PATH_MAX:
+        raise Failure(f"the path of the control socket, {path}, is longer than {SOCKET_PATH_MAX} bytes; give a shorter --dir")
+    return path
 
 
 # --- run
@@ -30,7 +43,7 @@ def read_features(words):
     for word in (part for text in words for part in text.split(",")):
         name, separator, value = word.partition("=")
         if not separator or value not in ("true", "false"):
-            raise Failure(f"--feature-gates does not accept {word!r}; write NAME=true or NAME=false")
+            raise Usage(f"--feature-gates does not accept {word!r}; write NAME=true or NAME=false")
         found[name] = value == "true"
     return found
 
@@ -39,26 +52,31 @@ def run(arguments):
     try:
         release = Release(arguments.release, read_features(arguments.feature_gates))
     except ValueError as error:
-        raise Failure(str(error)) from error
+        raise Usage(str(error)) from error
+    control_socket = control_path(arguments.dir)
     os.makedirs(arguments.dir, mode=0o755, exist_ok=True)
-    control_path = os.path.join(arguments.dir, "control")
-    if is_served(control_path):
+    if is_served(control_socket):
         raise Failure(f"another devplug-apiserver serves {arguments.dir}; give another --dir")
     # Before there are threads, which must not take them.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     cluster = Cluster(arguments.dir, arguments.node or ["node-a"], release, arguments.address, arguments.port)
-    cluster.start()
-    control = ControlServer(control_path, cluster)
-    try:
+    # A server that is not stopped keeps the process alive.
+    with contextlib.ExitStack() as stack:
+        cluster.start()
+        stack.callback(cluster.stop)
+        control = ControlServer(control_socket, cluster)
+        stack.callback(unlink, control_socket)
+        stack.callback(control.stop)
         cluster.write_kubeconfigs()
         print(json.dumps({"event": "listening", "server": cluster.url(), "release": release.name,
                           "dir": os.path.abspath(arguments.dir)}), flush=True)
         signal.sigwait(signals)
-    finally:
-        control.stop()
-        cluster.stop()
-        os.unlink(control_path)
+
+
+def unlink(path):
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def is_served(path):
@@ -80,7 +98,7 @@ class Control:
 
     def ask(self, method, path, body=None):
         """(code, body)"""
-        place = os.path.join(self.folder, "control")
+        place = control_path(self.folder)
         with socket.socket(socket.AF_UNIX) as peer:
             try:
                 peer.connect(place)
@@ -185,18 +203,15 @@ def delete(arguments):
 
 def fault(arguments):
     control = Control(arguments.dir)
-    known = control.demand("GET", "/devplug/faults")["faults"]
     if not arguments.words:
-        for found in known:
+        for found in control.demand("GET", "/devplug/faults")["faults"]:
             print(json.dumps(found))
-        return
-    if arguments.words == ["none"]:
-        known = []
+    elif arguments.words == ["none"]:
+        control.demand("PUT", "/devplug/faults", {"faults": []})
     else:
         members = {"do": arguments.words[0], "method": arguments.method, "path": arguments.path, "times": arguments.times,
                    "retry_after": arguments.retry_after}
-        known.append({name: value for name, value in members.items() if value is not None})
-    control.demand("PUT", "/devplug/faults", {"faults": known})
+        control.demand("POST", "/devplug/faults", {name: value for name, value in members.items() if value is not None})
 
 
 def requests(arguments):
@@ -204,21 +219,14 @@ def requests(arguments):
         print(found["code"] or "-", found["method"], found["path"])
 
 
-def has_pool(slices):
-    """Whether the slices of the newest generation are all there."""
-    newest = max((found["spec"]["pool"]["generation"] for found in slices), default=0)
-    pool = [found for found in slices if found["spec"]["pool"]["generation"] == newest]
-    return bool(pool) and len(pool) == pool[0]["spec"]["pool"]["resourceSliceCount"]
-
-
 def wait(arguments):
     control, driver = Control(arguments.dir), arguments.words[0]
-    path = resources.collection_path(resources.SLICES) + "?fieldSelector=spec.driver%3D" + urllib.parse.quote(driver)
+    path = "/devplug/pools?driver=" + urllib.parse.quote(driver)
     end = time.monotonic() + arguments.timeout
-    while not has_pool(slices := control.demand("GET", path)["items"]):
+    while not (pools := control.demand("GET", path)["pools"]) or not all(pool["complete"] for pool in pools):
         if time.monotonic() >= end:
-            raise Failure(f"within {arguments.timeout:g} s, {driver} has published {len(slices)} ResourceSlices, which are not a "
-                          "complete pool")
+            raise Failure(f"within {arguments.timeout:g} s, {driver} has not published a complete pool: "
+                          + ("; ".join(pool["fault"] for pool in pools if not pool["complete"]) or "there is no ResourceSlice"))
         time.sleep(0.1)
 
 
@@ -234,7 +242,7 @@ An API server of Kubernetes for tests of DRA drivers, with the allocation of cla
   get PATH...             print objects: resourceslices, resourceclaims/NAME, or a path of the
                           API
   delete PATH...          delete objects
-  wait DRIVER             wait until the driver has published a complete pool
+  wait DRIVER             wait until the driver has published complete pools
   fault [DO]              print the faults, or add one: a status code, hang, close, garbage,
                           empty, or delay:SECONDS; "none" ends all
   requests                print the last requests with the status codes of their answers
@@ -305,6 +313,8 @@ def main(version):
         refuse_usage(f"wrong number of words after {name}")
     try:
         function(arguments)
+    except Usage as error:
+        refuse_usage(error)
     except (Failure, OSError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return EXIT_FAILURE

@@ -17,6 +17,12 @@ class Refusal(Exception):
                 "reason": self.reason, "code": self.code, **details}
 
 
+def read_number(name, text):
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise Refusal(400, f"{name}: Invalid value: {text[:40]!r}: must be a number that is not negative")
+    return int(text)
+
+
 def invalid(path, what):
     """The error of a field."""
     return Refusal(422, f"{path}: {what}", field=path)

@@ -16,11 +16,9 @@ FEATURES = {
     "DRAListTypeAttributes": None,
     "DRANodeAllocatableResources": None,
     "DRAPartitionableDevices": "1.36",
-    "DRAResourceClaimGranularStatusAuthorization": "1.36",
 }
 # Features that older releases lack, so that they cannot be switched on there.
-ADDED = {"DRAFractionalCapacityRange": "1.37", "DRAListTypeAttributes": "1.36", "DRANodeAllocatableResources": "1.36",
-         "DRAResourceClaimGranularStatusAuthorization": "1.36"}
+ADDED = {"DRAFractionalCapacityRange": "1.37", "DRAListTypeAttributes": "1.36", "DRANodeAllocatableResources": "1.36"}
 
 # The fields of a feature, by the type that has them.
 FIELDS = {

@@ -14,7 +14,7 @@ import traceback
 
 from .api import Answer, Request, Watch
 from .authorizer import ADMINISTRATOR, User, user_of
-from .refusal import Refusal
+from .refusal import Refusal, read_number
 
 BODY_MAX = 4 << 20
 IDLE_SECONDS = 60
@@ -126,14 +126,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(code, Refusal(code, message).status(), headers)
 
     def read_body(self):
-        size = int(self.headers.get("Content-Length") or 0)
+        # Where the next request begins is unknown unless the whole body has been read.
+        self.close_connection, before = True, self.close_connection
+        size = read_number("Content-Length", self.headers.get("Content-Length") or "0")
         if self.headers.get("Transfer-Encoding") or size > BODY_MAX:
-            self.close_connection = True
             raise Refusal(413 if size > BODY_MAX else 411, "the request needs a Content-Length of at most 4 MiB")
         data = self.rfile.read(size)
+        self.close_connection = before
         try:
             return json.loads(data) if data else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Refusal(400, f"the body is not valid JSON: {error}") from error
 
     def handle_request(self):
@@ -214,7 +216,7 @@ class ControlHandler(socketserver.StreamRequestHandler):
             found = json.loads(line)
             request = Request(found["method"], found["path"], found.get("body"), found.get("type", "application/json"))
             user = user_of(found["user"]) if "user" in found else ADMINISTRATOR
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             return Answer(400, Refusal(400, f"a line is a JSON object with method, path and, for some, body: {error}").status())
         fault = self.server.api.find_fault(request.method, request.path)[0] if user is not ADMINISTRATOR else None
         if fault is not None:

@@ -10,7 +10,7 @@ APISERVER = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../api
 sys.path.insert(0, APISERVER)
 
 from devplug_apiserver.api import Api, Request  # noqa: E402
-from devplug_apiserver.allocator import Unallocatable  # noqa: E402
+from devplug_apiserver.allocator import Unallocatable, read_all_pools  # noqa: E402
 from devplug_apiserver.authority import Authority, write_kubeconfig  # noqa: E402
 from devplug_apiserver.authorizer import ADMINISTRATOR, user_of  # noqa: E402
 from devplug_apiserver.cluster import Cluster  # noqa: E402
@@ -44,14 +44,12 @@ class ApiServer(Cluster):
     # --- what a test looks at
 
     def pool(self):
-        """The devices of the pool by name if it is complete and of one generation, else None."""
+        """The devices of all pools by name if each is complete, else None."""
         with self.lock:
-            slices = copy.deepcopy(list(self.slices.values()))
-        generation = max((s["spec"]["pool"]["generation"] for s in slices), default=0)
-        newest = [s for s in slices if s["spec"]["pool"]["generation"] == generation]
-        if not newest or any(s["spec"]["pool"]["resourceSliceCount"] != len(newest) for s in newest):
+            pools = read_all_pools(copy.deepcopy(list(self.slices.values())))
+        if not pools or not all(pool.complete for pool in pools):
             return None
-        return {device["name"]: device for s in newest for device in s["spec"].get("devices") or []}
+        return {device["name"]: device for pool in pools for spec in pool.slices for device in spec.get("devices") or []}
 
     def device_named(self, resource, number):
         """The name of a device, in the order of ids."""

@@ -142,7 +142,11 @@ class Program(unittest.TestCase):
         self.check(201, self.driver.ask("POST", SLICES, make_slice("a", "gpu-0")))
         refused = self.check(403, self.driver.ask("POST", SLICES, make_slice("b", node="node-b")))
         self.assertIn("ValidatingAdmissionPolicy denied request", refused["message"])
-        self.check(200, self.driver.ask("GET", SLICES))
+        self.check(201, self.admin.ask("POST", SLICES, make_slice("b", node="node-b")))
+        self.assertEqual(len(self.check(200, self.driver.ask("GET", SLICES))["items"]), 2)
+        self.check(403, self.driver.ask("DELETE", f"{SLICES}/b"))
+        self.check(200, self.driver.ask("GET", "/api/v1/nodes/node-b"))
+        self.check(403, self.driver.ask("GET", "/api/v1/nodes"))
         self.check(403, self.driver.ask("POST", "/apis/resource.k8s.io/v1/deviceclasses", make_class()))
         self.apply(make_class(), make_claim("c"))
         path, key = f"{CLAIMS}/c", {"driver": DRIVER, "pool": "node-a", "device": "gpu-0"}
@@ -291,6 +295,23 @@ class Program(unittest.TestCase):
         # A driver must not use what only a test may.
         self.check(403, self.driver.ask("PUT", "/devplug/faults", {"faults": []}))
 
+    def test_wrong_requests_are_answered_and_recorded(self):
+        self.start()
+        deep = "[" * 100000
+        for method, path, body, headers, code in (
+                ("GET", SLICES + "?limit=x", None, {}, 400), ("GET", SLICES + "?limit=-1", None, {}, 400),
+                ("GET", SLICES + "?limit=" + "9" * 5000, None, {}, 400), ("GET", SLICES + "?continue=e30=", None, {}, 200),
+                ("GET", SLICES + "?watch=1&timeoutSeconds=x", None, {}, 400), ("GET", SLICES + "?watch=1&timeoutSeconds=nan", None, {}, 400),
+                ("GET", SLICES + "?watch=1&resourceVersion=x", None, {}, 400), ("POST", SLICES, deep, {}, 400),
+                ("POST", SLICES, None, {"Content-Length": "x"}, 400), ("POST", SLICES, None, {"Content-Length": "-1"}, 400)):
+            with self.subTest(f"{method} {path[:80]} {headers}"), contextlib.closing(self.admin.connect()) as connection:
+                connection.request(method, path, body, headers)
+                self.assertEqual(connection.getresponse().status, code)
+                self.assertIn(f"{code} {method} {path}\n", self.tool("requests").stdout)
+        self.check(201, self.kubelet.ask("POST", SLICES, make_slice("a")))
+        # A token of another form than those that the server gives.
+        self.check(400, self.admin.ask("GET", SLICES + "?continue=e30="))
+
     def test_what_clients_ask_first(self):
         self.start("--as", "1.37")
         self.assertEqual(self.check(200, self.admin.ask("GET", "/version"))["gitVersion"], "v1.37.0")
@@ -333,7 +354,8 @@ class Program(unittest.TestCase):
             with self.assertRaises((http.client.HTTPException, OSError)):
                 connection.getresponse()
         self.assertEqual(self.process.wait(LIMIT), 0)
-        for wrong in (("nothing",), ("200",), ("500", "--path", "(")):
+        for wrong in (("nothing",), ("200",), ("500", "--path", "("), ("500", "--times", "0"), ("500", "--times", "-1"),
+                      ("429", "--retry-after", "-1")):
             with self.subTest(wrong):
                 self.assertEqual(self.tool("fault", *wrong).returncode, 1)
 
@@ -363,10 +385,16 @@ class Program(unittest.TestCase):
         self.start()
         answer = self.tool("wait", DRIVER, "--timeout", "0.1")
         self.assertEqual((answer.returncode, answer.stderr), (
-            1, f"devplug-apiserver: within 0.1 s, {DRIVER} has published 0 ResourceSlices, which are not a complete pool\n"))
+            1, f"devplug-apiserver: within 0.1 s, {DRIVER} has not published a complete pool: there is no ResourceSlice\n"))
         incomplete = make_slice("a")
         incomplete["spec"]["pool"]["resourceSliceCount"] = 2
         self.check(201, self.kubelet.ask("POST", SLICES, incomplete))
+        self.assertIn("pool node-a of gpu.vendor.example is incomplete: 1 of 2 slices", self.tool("wait", DRIVER, "--timeout", "0.1").stderr)
+        # A pool of another node is one of its own, and has its own generation.
+        foreign = make_slice("c", node="node-b")
+        foreign["spec"]["pool"]["generation"] = 9
+        self.check(201, self.admin.ask("POST", SLICES, foreign))
+        self.assertEqual(self.tool("wait", DRIVER, "--timeout", "0.1").returncode, 1)
         with subprocess.Popen([program("devplug-apiserver"), "wait", DRIVER, "--dir", self.dir, "--timeout", str(LIMIT)]) as waiting:
             other = make_slice("b")
             other["spec"]["pool"]["resourceSliceCount"] = 2
@@ -375,18 +403,17 @@ class Program(unittest.TestCase):
 
     def test_wrong_usage(self):
         for words, what in ((["run", "--as", "1.20"], "--as"), (["get"], "wrong number of words"), ([], "a command is missing"),
-                            (["fly"], "fly is not a command"), (["run", "--flight"], "--flight")):
+                            (["fly"], "fly is not a command"), (["run", "--flight"], "--flight"),
+                            (["run", "--feature-gates", "DRAFlight=true"], "feature DRAFlight is unknown"),
+                            (["run", "--feature-gates", "DRADeviceTaints"], "does not accept 'DRADeviceTaints'"),
+                            (["run", "--as", "1.34", "--feature-gates", "DRAListTypeAttributes=true"], "does not have the feature")):
             with self.subTest(words):
                 answer = self.tool(*words)
                 self.assertEqual(answer.returncode, 2)
                 self.assertIn(what, answer.stderr)
-        for words, what in ((["run", "--feature-gates", "DRAFlight=true"], "feature DRAFlight is unknown"),
-                            (["run", "--as", "1.34", "--feature-gates", "DRAListTypeAttributes=true"], "does not have the feature"),
-                            (["get", "resourceslices"], "no devplug-apiserver serves")):
-            with self.subTest(words):
-                answer = self.tool(*words)
-                self.assertEqual(answer.returncode, 1)
-                self.assertIn(what, answer.stderr)
+        answer = self.tool("get", "resourceslices")
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("no devplug-apiserver serves", answer.stderr)
         self.start()
         self.assertIn(f"another devplug-apiserver serves {self.dir}", self.tool("run").stderr)
         for text, what in (("{", "is not valid JSON"), ('{"kind": "Unknown"}', "an object needs apiVersion, kind and metadata"),
@@ -396,13 +423,25 @@ class Program(unittest.TestCase):
                 self.assertEqual(answer.returncode, 1)
                 self.assertIn(what, answer.stderr)
 
+    def test_failed_start_ends(self):
+        """Whatever of the server has begun by then."""
+        os.mkdir(os.path.join(self.dir, "control"))
+        answer = self.tool("run")
+        self.assertEqual((answer.returncode, answer.stdout), (1, ""))
+        self.assertIn("control", answer.stderr)
+        self.dir = os.path.join(self.dir, "x" * 100)
+        for words in (("run",), ("requests",)):
+            answer = self.tool(*words)
+            self.assertEqual((answer.returncode, answer.stdout), (1, ""))
+            self.assertRegex(answer.stderr, "the path of the control socket, .*/control, is longer than 107 bytes; give a shorter --dir\n$")
+
     def test_restart(self):
-        """The certificates stay, so that a client may be started before the server."""
+        """The authority stays, so that a client may be started before the server. Tokens change."""
         def authority():
             with open(os.path.join(self.dir, "pki/ca.crt")) as file:
                 return file.read()
         self.start("--port", "0")
-        port, before = self.admin.port, authority()
+        port, before, earlier = self.admin.port, authority(), self.driver
         self.process.terminate()
         self.assertEqual(self.process.wait(LIMIT), 0)
         self.assertFalse(os.path.exists(os.path.join(self.dir, "control")))
@@ -410,6 +449,8 @@ class Program(unittest.TestCase):
             socket.create_connection((self.admin.host, int(port)))
         self.start("--port", port)
         self.assertEqual((self.admin.port, authority()), (port, before))
+        self.check(401, earlier.ask("GET", SLICES))
+        self.check(200, self.driver.ask("GET", SLICES))
 
 
 if __name__ == "__main__":

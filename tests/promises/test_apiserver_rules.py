@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """What devplug-apiserver stores, drops and refuses in each release, and what its allocator chooses."""
+import concurrent.futures
+import contextlib
 import copy
+import io
 import json
 import os
 import re
 import subprocess
+import time
 import unittest
+import unittest.mock
 
-from api_server import APISERVER
+from api_server import APISERVER, SLICES_PATH as SLICES
 from devplug_apiserver import cel, quantity
 from devplug_apiserver.api import Api, Request
 from devplug_apiserver.authorizer import ADMINISTRATOR
+from devplug_apiserver.faults import Fault
 from devplug_apiserver.fields import RELEASE, TYPES
 from devplug_apiserver.releases import FEATURES, FIELDS, RELEASES, Release
 
-SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 DRIVER = "gpu.vendor.example"
@@ -52,7 +57,7 @@ class ApiTest(unittest.TestCase):
 
 class Releases(ApiTest):
     def test_features_name_fields_that_exist(self):
-        self.assertEqual(set(FIELDS) | {"DRAFractionalCapacityRange", "DRAResourceClaimGranularStatusAuthorization"}, set(FEATURES))
+        self.assertEqual(set(FIELDS) | {"DRAFractionalCapacityRange"}, set(FEATURES))
         for kinds in FIELDS.values():
             for kind, fields in kinds.items():
                 self.assertLessEqual(set(fields), {name.rstrip("!") for name in TYPES[kind]})
@@ -149,6 +154,40 @@ class Releases(ApiTest):
         for text in ("", "x", "1GB", "1 Gi", "--1", None, True, 1.5):
             with self.assertRaises(ValueError):
                 quantity.canonical(text)
+
+
+class Failures(ApiTest):
+    def test_faults_of_the_server_are_answered_and_recorded(self):
+        self.begin()
+        with unittest.mock.patch.object(self.api, "find", side_effect=KeyError("broken")), contextlib.redirect_stderr(io.StringIO()) as log:
+            answer = self.ask("GET", SLICES)
+        self.assertEqual((answer.code, answer.body["reason"], list(self.api.requests)), (500, "InternalError", [("GET", SLICES, 500)]))
+        self.assertIn("broken", answer.body["message"])
+        self.assertIn("Traceback", log.getvalue())
+
+    def test_times_of_a_fault(self):
+        """A fault happens as often as it was asked for. A finished one is not listed, and others can be added."""
+        class SlowFault(Fault):
+            """Other threads run between each reading and writing of `left`."""
+            @property
+            def left(self):
+                value = self.value
+                time.sleep(0.001)
+                return value
+
+            @left.setter
+            def left(self, value):
+                self.value = value
+        self.begin()
+        self.api.faults = [SlowFault({"do": 503, "times": 4})]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: self.api.find_fault("GET", SLICES)[0], range(64)))
+        self.assertEqual((found.count(503), self.api.faults[0].value), (4, 0))
+        self.assertEqual(self.ask("GET", "/devplug/faults").body, {"faults": []})
+        self.assertEqual(self.ask("POST", "/devplug/faults", {"do": 500}).code, 200)
+        self.assertEqual(self.ask("GET", "/devplug/faults").body, {"faults": [{"do": 500}]})
+        for wrong in (None, {"do": 500, "times": 0}, {"do": 500, "times": -1}, {"do": 429, "retry_after": -1}):
+            self.assertEqual(self.ask("POST", "/devplug/faults", wrong).code, 422)
 
 
 class Limits(ApiTest):
@@ -291,11 +330,18 @@ class Cel(unittest.TestCase):
             with self.subTest(text), self.assertRaises(cel.CelError):
                 cel.compile_expression(text)(self.DEVICE)
 
+    def test_long_chain(self):
+        expression = cel.compile_expression(" || ".join(["false"] * 20000))
+        with self.assertRaises(cel.CelError):
+            expression(self.DEVICE)
+
     def test_what_is_not_in_the_subset(self):
         for text in ("1 + 1 == 2", "device.node", "[1].exists(x, x == 1)", "x", "true ? true : false", "{1: 2}.size() == 1", "1.5 < 2",
                      'b"x" == b"x"', '"\\u0041" == "A"', "-device.x", "cel.bind(x, 1, x == 1)"):
             with self.subTest(text), self.assertRaises(cel.UnknownCel):
                 cel.compile_expression(text)
+        with self.assertRaises(cel.UnknownCel):
+            cel.compile_expression("(" * 5000 + "true" + ")" * 5000)
         for text in ("", "true true", "(true", "device.", "true &&", '"a".startsWith()', "size()"):
             with self.subTest(text), self.assertRaises(cel.InvalidCel):
                 cel.compile_expression(text)
@@ -427,6 +473,14 @@ class Allocation(ApiTest):
         self.free("two")
         self.assertEqual(self.names("pair", {"count": 2}), ["half-0", "half-1"])
 
+    def test_counters_of_devices_for_other_nodes(self):
+        """Two nodes reach the card; what the other node's claim has is gone here, too."""
+        parts = [self.part("here", 2, nodeName="node-a"), self.part("there", 2, nodeName="node-b")]
+        self.begin(slices=[{"devices": parts, "nodeName": None, "perDeviceNodeSelection": True}, {**self.COUNTERS, "nodeName": None, "allNodes": True}])
+        self.ask("POST", "/api/v1/nodes", {"metadata": {"name": "node-b"}})
+        self.assertEqual(self.names("one"), ["here"])
+        self.assertIsInstance(self.names("two"), str)
+
     def test_shared_device_consumes_its_counters_once(self):
         self.begin(slices=[{"devices": [self.part("shared", 2, allowMultipleAllocations=True, capacity={"n": {"value": "4", "requestPolicy": {
             "default": "1"}}}), self.part("whole", 2)]}, self.COUNTERS])
@@ -521,6 +575,11 @@ class Allocation(ApiTest):
         self.ask("DELETE", SLICES + "/s0")
         self.write(device("a"), nodeName=None, nodeSelector={"nodeSelectorTerms": []})
         self.assertIn("uses a nodeSelector, which devplug-apiserver does not know", self.names("c"))
+        # It is a fault of that pool; the devices of others are allocated.
+        self.write(device("other"), name="b", driver=DRIVER, pool={"name": "good", "generation": 1, "resourceSliceCount": 1})
+        self.assertEqual(self.ask("GET", CLAIMS + "/c").body["status"]["allocation"]["devices"]["results"][0]["device"], "other")
+        self.assertEqual([(pool["name"], pool["complete"], bool(pool["fault"])) for pool in self.ask("GET", "/devplug/pools").body["pools"]],
+                         [("good", True, False), ("node-a", True, True)])
 
     def test_large_search_ends(self):
         """Constraints that cannot be met by any choice of many."""

@@ -11,9 +11,12 @@
 
 #include "drivers/allocation/allocation.h"
 
-/* The name of a device within its kind. Characters of ids that CDI does not allow are replaced, and
- * a changed name ends in a hash of the id. */
-#define CDI_DEVICE_NAME_MAX (DEVICE_ID_MAX + 16)
+/* Maximum length of the name of a device within its kind. A claim has the longest names: a UID and
+ * the cluster's name of a device. */
+#define CDI_DEVICE_NAME_MAX 160
+
+/* The name for an id. Characters that CDI does not allow are replaced, and a changed name ends in a
+ * hash of the id. */
 void cdi_device_name(const char *id, char ret_name[static CDI_DEVICE_NAME_MAX + 1]);
 
 /* Whether a string is a device's name by the rules of CDI. */

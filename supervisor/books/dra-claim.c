@@ -34,7 +34,7 @@ static bool is_device(const json_t *device)
 	const char *id = text_of(device, "id"), *resource = text_of(device, "resource");
 
 	return is_word(device, "request", DRA_OBJECT_NAME_MAX) &&
-		is_word(device, "name", DRA_OBJECT_NAME_MAX) && *text_of(device, "pool") &&
+		is_word(device, "name", DRA_DEVICE_NAME_MAX) && *text_of(device, "pool") &&
 		strlen(text_of(device, "pool")) <= DRA_OBJECT_NAME_MAX && *resource &&
 		strlen(resource) <= RESOURCE_LENGTH && *id && strlen(id) <= OFFERED_ID_MAX &&
 		!strpbrk(id, "\n\r") && dra_claim_hash_is_valid(text_of(device, "edits"));
@@ -166,14 +166,52 @@ bool dra_claim_group_is_admin(const json_t *claim, size_t at)
 	return true;
 }
 
+/* The own name of a group that has names, without the kind; NULL: it has none. It follows those
+ * that the resource's process gives. */
+static const char *kept_name(const json_t *claim, const json_t *device)
+{
+	const json_t *names = json_object_get(device, "cdi");
+	const char *last = json_string_value(json_array_get(names, json_array_size(names) - 1));
+	const char *name = startswith(last ?: "", DRA_CDI_KIND "=");
+	const char *rest = name ? startswith(name, text_of(claim, "uid")) : NULL;
+
+	return rest && *rest == '-' && strlen(name) <= CDI_DEVICE_NAME_MAX ? name : NULL;
+}
+
 void dra_claim_edits_name(const json_t *claim, size_t at, char ret[static CDI_DEVICE_NAME_MAX + 1])
 {
-	size_t number = 0;
+	const json_t *device = dra_claim_device(claim, at);
+	const char *name = text_of(device, "name"), *kept = kept_name(claim, device);
+	char suffix[16] = "";
+	unsigned number = 0;
 
-	for (size_t i = 0; i < at; i++)
-		number += dra_claim_begins_group(claim, i);
-	(void)snprintf(ret, CDI_DEVICE_NAME_MAX + 1, "%.*s-%zu", DRA_CLAIM_ID_MAX,
-		text_of(claim, "uid"), number);
+	if (kept) {
+		(void)snprintf(ret, CDI_DEVICE_NAME_MAX + 1, "%s", kept);
+		return;
+	}
+	for (size_t i = 0; i < at; i++) {
+		if (!dra_claim_begins_group(claim, i))
+			continue;
+		number++;
+		if (streq(text_of(dra_claim_device(claim, i), "name"), name))
+			suffix[0] = '-';
+	}
+	if (*suffix)
+		(void)snprintf(suffix, sizeof(suffix), "-%u", number);
+	(void)snprintf(ret, CDI_DEVICE_NAME_MAX + 1, "%.*s-%.*s%s", DRA_CLAIM_ID_MAX,
+		text_of(claim, "uid"), DRA_DEVICE_NAME_MAX, name, suffix);
+}
+
+void dra_claim_copy_names(json_t *claim, const json_t *from)
+{
+	if (!dra_claim_has_same_devices(claim, from))
+		return;
+	for (size_t i = 0; i < dra_claim_count(claim); i++) {
+		json_t *names = json_object_get(dra_claim_device(from, i), "cdi");
+
+		if (names)
+			(void)json_object_set(dra_claim_device(claim, i), "cdi", names);
+	}
 }
 
 json_t *dra_claim_full_name(const char *name)
@@ -269,16 +307,15 @@ int dra_claim_check_edits(
 /* The first device of the group whose edits have the name, or NULL. */
 static const json_t *find_group(const json_t *claim, const char *name)
 {
-	const char *rest = startswith(name, text_of(claim, "uid"));
-	unsigned long number;
-	char *end;
+	char own[CDI_DEVICE_NAME_MAX + 1];
 
-	if (!rest || rest[0] != '-' || rest[1] < '0' || rest[1] > '9')
-		return NULL;
-	number = strtoul(rest + 1, &end, 10);
-	for (size_t i = 0; !*end && i < dra_claim_count(claim); i++)
-		if (dra_claim_begins_group(claim, i) && number-- == 0)
+	for (size_t i = 0; i < dra_claim_count(claim); i++) {
+		if (!dra_claim_begins_group(claim, i))
+			continue;
+		dra_claim_edits_name(claim, i, own);
+		if (streq(own, name))
 			return dra_claim_device(claim, i);
+	}
 	return NULL;
 }
 

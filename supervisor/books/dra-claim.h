@@ -81,9 +81,14 @@ bool dra_claim_is_group(const json_t *device, const json_t *other);
 bool dra_claim_group_is_admin(const json_t *claim, size_t at);
 
 /* The name of the CDI device of the group that begins at that position: without the kind, in the
- * document, and with it, for containers. */
+ * document, and with it, for containers. It is in "cdi", or else UID-NAME with the name of the
+ * group's first device, which the kubelet shows in the status of pods; a name that an earlier group
+ * has ends in the number of the group. Earlier versions named all groups UID-NUMBER. */
 void dra_claim_edits_name(const json_t *claim, size_t at, char ret[static CDI_DEVICE_NAME_MAX + 1]);
 json_t *dra_claim_full_name(const char *name);
+
+/* Gives a claim the CDI names of another one that has the same devices, so that it keeps them. */
+void dra_claim_copy_names(json_t *claim, const json_t *from);
 
 /* Whether both have the same devices, for the same requests; and whether both have the same CDI
  * names: kubelets add names to those that they know of a claim, and do not replace them. */

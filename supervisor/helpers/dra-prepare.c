@@ -376,9 +376,12 @@ static int make(struct dra_preparations *preparations, json_t *claim, struct pre
 int dra_prepare_add(
 	struct dra_preparations *preparations, json_t *claim, uint64_t request, struct error *error)
 {
+	const json_t *known = dra_claims_get(preparations->claims, text_of(claim, "uid"));
 	struct preparation *preparation = NULL, **last = &preparations->first;
 	int r;
 
+	if (known)
+		dra_claim_copy_names(claim, known);
 	r = check(preparations, claim, error);
 	if (r >= 0)
 		r = make(preparations, claim, &preparation, error);

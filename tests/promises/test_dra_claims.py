@@ -146,6 +146,53 @@ class DraClaims(DraTest):
         self.node.reload()
         until(lambda: self.prepare(claim) == answer, "the claim to be prepared")
 
+    def test_names_of_devices(self):
+        """A CDI name contains the name of the device, which the kubelet shows in the status of the pod."""
+        self.serve_api()
+        self.begin(self.resource("gpu"), self.resource("fpga"))
+        self.await_pool(lambda pool: len(pool) == 6)
+        gpus = [self.api.device_named("vendor.example/gpu", number) for number in range(2)]
+        fpga = self.api.device_named("vendor.example/fpga", 0)
+        claim = "default", "c", self.api.allocate("c", DRIVER, [("a", gpus[0]), ("a", gpus[1]), ("a", fpga), ("b", gpus[0])])
+        names = [f"devplugd/claim={claim[2]}-{name}" for name in (gpus[0], fpga, f"{gpus[0]}-2")]
+        self.assertEqual([device["cdi"] for device in self.prepare(claim)[claim[2]]], [names[:1], [], [names[1]], [names[2]]])
+        self.assertEqual(sorted(self.specification(claim[2])), sorted(names))
+
+    def test_names_of_earlier_versions(self):
+        """A claim that an earlier version has prepared keeps its names, over the upgrade and over a restart of the host."""
+        self.serve_api()
+        self.begin(self.resource("gpu", self.counted()), self.resource("fpga"))
+        self.await_pool(lambda pool: len(pool) == 6)
+        devices = [self.api.device_named(f"vendor.example/{name}", 0) for name in ("gpu", "fpga")]
+        claim = "default", "c", self.api.allocate("c", DRIVER, [("a", name) for name in devices])
+        self.prepare(claim)
+        edits = {f"devplugd/claim={claim[2]}-{number}": self.specification(claim[2])[f"devplugd/claim={claim[2]}-{name}"]
+                 for number, name in enumerate(devices)}
+
+        def rename(saved):
+            for number, device in enumerate(saved["devices"]):
+                device["cdi"] = [f"devplugd/claim={claim[2]}-{number}"]
+            for device in saved["spec"]["devices"]:
+                device["name"] = f"{claim[2]}-{devices.index(device['name'].removeprefix(claim[2] + '-'))}"
+
+        self.node.stop()
+        self.change_saved(claim[2], rename)
+        self.start()
+        for host in (False, True):
+            if host:
+                self.restart_host(claim)
+                self.start()
+            answer = self.prepare(claim)[claim[2]]
+            self.assertEqual([device["cdi"] for device in answer], [[name] for name in edits])
+            self.assertEqual(self.specification(claim[2]), edits)
+            self.assertEqual(self.runs(), 1 + host)
+        self.configure(self.resource("gpu", self.counted()).replace('"GPU=', '"OTHER='), self.resource("fpga"))
+        self.node.reload()
+        first = next(iter(edits))
+        until(lambda: self.specification(claim[2]) == {**edits, first: {"env": ["OTHER=gpu-0"]}}, "the file of other edits")
+        self.assertEqual(self.unprepare(claim), {claim[2]: ""})
+        self.assertEqual(list(self.prepare(claim)[claim[2]][0]["cdi"]), [f"devplugd/claim={claim[2]}-{devices[0]}"])
+
     def test_other_processes_remove_files(self):
         self.serve_api()
         self.begin(self.resource("gpu"))

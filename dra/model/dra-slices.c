@@ -12,6 +12,7 @@
 #include "common/json-read.h"
 #include "dra/model/dra-names.h"
 #include "dra/model/slice-lacks.h"
+#include "dra/model/slice-order.h"
 #include "drivers/model/device.h"
 #include "drivers/model/dra-attribute.h"
 #include "drivers/model/form.h"
@@ -345,54 +346,17 @@ static int add_replica(
 	return add_to_slice(building, make_device(building, name, device));
 }
 
-static json_int_t replicas_of(const json_t *device)
-{
-	const json_t *replicas = json_object_get(device, "replicas");
-	json_int_t n = replicas ? json_integer_value(replicas) : 1;
-
-	return MIN_OF(MAX_OF(n, 0), DRA_RESOURCE_DEVICES_MAX);
-}
-
-/* Adds the replicas of a device. Some may still be in use by the device plugin; their numbers are
- * sorted. */
-static int add_device(struct building *building, const json_t *device, size_t *left)
-{
-	const json_t *withheld = json_object_get(device, "withheld");
-	size_t next = 0;
-	int r = 0;
-
-	for (json_int_t k = 0; k < replicas_of(device) && *left > 0 && r >= 0; k++, (*left)--) {
-		bool found = next < json_array_size(withheld) &&
-			json_integer_value(json_array_get(withheld, next)) == k;
-
-		next += found;
-		r = add_replica(building, device, k, found);
-	}
-	return r;
-}
-
-/* A faulty process may report ids that device_id_make() would not make. */
-static bool has_valid_id(const json_t *device)
-{
-	const char *id = text_of(device, "id");
-	char valid[DEVICE_ID_MAX + 1];
-
-	device_id_make(id, valid);
-	return streq(id, valid);
-}
-
 static int add_resource(struct building *building, const json_t *resource)
 {
-	const json_t *devices = json_object_get(resource, "devices"), *device;
-	size_t i, left = DRA_RESOURCE_DEVICES_MAX;
-	int r = 0;
+	_cleanup_free_ struct slice_place *places = NULL;
+	size_t n = 0;
+	int r;
 
 	building->resource = text_of(resource, "name");
-	json_array_foreach(devices, i, device)
-	{
-		if (has_valid_id(device) && r >= 0)
-			r = add_device(building, device, &left);
-	}
+	r = slice_order(
+		json_object_get(resource, "devices"), DRA_RESOURCE_DEVICES_MAX, &places, &n);
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = add_replica(building, places[i].device, places[i].replica, places[i].withheld);
 	return r;
 }
 

@@ -20,6 +20,8 @@ enum preference {
 	PREFER_NUMA,
 	PREFER_LINKS
 };
+/* Their names, NULL at the end. */
+extern const char *const preferences[];
 
 struct share_rule {
 	struct origin origin;

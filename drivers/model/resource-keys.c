@@ -7,7 +7,7 @@
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
 
-static const char *const preferences[] = { [PREFER_NONE] = "none",
+const char *const preferences[] = { [PREFER_NONE] = "none",
 	[PREFER_PACKED] = "packed",
 	[PREFER_SPREAD] = "spread",
 	[PREFER_DISTINCT] = "distinct",

@@ -155,6 +155,8 @@ static void write_published(struct json_writer *writer, const struct declaration
 		device_variable(device, "memory") ?: device_variable(device, "property:memory");
 
 	json_write_text(writer, shared ? ",\"shared\":true" : ",\"shared\":false");
+	json_write_text(writer, ",\"prefer\":");
+	json_write_string(writer, preferences[declaration->prefer]);
 	if (memory && *memory) {
 		json_write_text(writer, ",\"memory\":");
 		json_write_string(writer, memory);

@@ -72,6 +72,9 @@ static json_t *clean_device(const json_t *device)
 	if (clean && attributes) {
 		(void)json_object_set_new(clean, "attributes", clean_attributes(attributes));
 		(void)json_object_set_new(clean, "memory", clean_text_of(device, "memory"));
+		(void)json_object_set_new(
+			clean, "pci_address", clean_text_of(device, "pci_address"));
+		(void)json_object_set_new(clean, "prefer", clean_text_of(device, "prefer"));
 		(void)json_object_set_new(clean, "cause", clean_text_of(device, "cause"));
 		(void)json_object_set_new(clean, "shared",
 			json_boolean(json_is_true(json_object_get(device, "shared"))));

@@ -106,6 +106,27 @@ class Hardware(DraTest):
         self.assertEqual(kubevirt_host_device(devices["vm"]), ("pci", "0000:04:00.0"))
         self.assertRaises(Unreadable, kubevirt_host_device, devices["camera"])
 
+    def test_order(self):
+        """The scheduler takes the first devices that fit, so `prefer` sorts them, and a restart does not change their order."""
+        self.serve_api()
+        lines = [self.resource(name, f'share = {{ replicas = 2; }}; prefer = "{name}";') for name in ("packed", "spread")]
+        self.configure(*lines)
+
+        def order():
+            found = self.stored(2)
+            return {name: [values(device["attributes"])["id"] for device in listed] for name, listed in found.items()}
+
+        wanted = {"packed": ["packed-0", "packed-0", "packed-1", "packed-1", "packed-2", "packed-2"],
+                  "spread": ["spread-0", "spread-1", "spread-2"] * 2}
+        self.node.start()
+        self.assertEqual(order(), wanted)
+        versions = {name: item["metadata"]["resourceVersion"] for name, item in self.api.slices.items()}
+        self.node.stop()
+        self.node.start()
+        until(lambda: (dra := self.dra()) and dra["generation"], "the slices to be compared")
+        self.assertEqual({name: item["metadata"]["resourceVersion"] for name, item in self.api.slices.items()}, versions)
+        self.assertEqual(self.by_resource(json.loads(self.ctl("dra", "slices").stdout)["items"], 2), self.stored(2))
+
     def test_configured(self):
         """Types, names and templates of the configuration; what a device does not have is left out with the reason."""
         self.serve_api()

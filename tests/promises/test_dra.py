@@ -248,6 +248,34 @@ class Dra(DraTest):
         self.await_pool(lambda pool: len(pool) == 1)
         self.assertEqual(set(seen), {"gpu-0", "gpu-2"})
 
+    def test_held_devices_without_resource(self):
+        """A device that a claim holds stays in the slices when its resource is removed or moves to the device plugin, and
+        leaves them with the claim, also after a restart."""
+        self.serve_api()
+        self.begin(self.resource("gpu"), self.resource("nic"))
+        self.await_pool(lambda pool: len(pool) == 6)
+        claims = []
+        for number, resource in enumerate(("gpu", "nic")):
+            name = self.api.device_named(f"vendor.example/{resource}", 1)
+            claims.append(("default", resource, self.api.allocate(resource, DRIVER, [("r", name)])))
+            self.assertEqual(len(self.prepare(claims[-1])[claims[-1][2]]), 1)
+        held = {self.api.device_named(f"vendor.example/{resource}", 1) for resource in ("gpu", "nic")}
+        self.configure(self.resource("gpu", serve="plugin"))
+        self.node.reload()
+
+        def keys(pool):
+            return {name: [taint["key"] for taint in device.get("taints", [])] for name, device in pool.items()}
+
+        wanted = {name: [f"{DRIVER}/missing"] for name in held}
+        self.await_pool(lambda pool: keys(pool) == wanted)
+        self.node.stop()
+        self.node.start()
+        self.register()
+        self.assertEqual(keys(self.await_pool(lambda pool: len(pool) == 2)), wanted)
+        for number, claim in enumerate(claims):
+            self.assertEqual(self.unprepare(claim), {claim[2]: ""})
+            self.await_pool(lambda pool, left=1 - number: len(pool) == left)
+
     def test_cluster_without_dry_runs(self):
         """A webhook may refuse them; then the answer to the write shows what is dropped."""
         self.serve_api(release="1.35")

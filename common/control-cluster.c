@@ -31,9 +31,29 @@ static const struct control_rule rules[] = {
 		.to_supervisor = true,
 		.fields = FIELD_NUMBER | FIELD_TEXT },
 	[CLUSTER_PUBLISHED] = { .name = "PUBLISHED", .to_supervisor = true, .fields = FIELD_TEXT },
+	[CLUSTER_HAPPENED] = { .name = "HAPPENED",
+		.to_supervisor = true,
+		.fields = FIELD_NUMBER | FIELD_TEXT },
 	[CLUSTER_POOL] = { .name = "POOL",
 		.to_supervisor = true,
 		.fields = FIELD_POOL | FIELD_TEXT },
 };
 
 const struct control_protocol control_cluster = { rules, ARRAY_SIZE(rules) };
+
+const char *const cluster_events[_CLUSTER_EVENT_MAX] = {
+	[CLUSTER_PREPARE_OK] = "prepare ok",
+	[CLUSTER_PREPARE_FAILED] = "prepare failed",
+	[CLUSTER_UNPREPARE_OK] = "unprepare ok",
+	[CLUSTER_UNPREPARE_FAILED] = "unprepare failed",
+	[CLUSTER_API_FAILED] = "API failed",
+};
+
+void control_cluster_count(enum cluster_event event, uint64_t usec)
+{
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_HAPPENED);
+
+	message.number = MAX_OF(usec, (uint64_t)1);
+	(void)snprintf(message.text, sizeof(message.text), "%s", cluster_events[event]);
+	(void)control_send(CONTROL_FD, &message);
+}

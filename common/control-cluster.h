@@ -28,8 +28,27 @@ enum cluster_type {
 	CLUSTER_UNPREPARE,     /* [number, text] uid of the claim */
 	CLUSTER_PUBLISHED, /* [text] resource whose devices are stored in ResourceSlices, since the
 			      driver was registered */
+	CLUSTER_HAPPENED,  /* [number, text] an event that is counted, see cluster_events; number:
+			      microseconds that it took */
 	CLUSTER_POOL,      /* [pool, text] what is published; text: what fails, or empty */
 };
+
+/* What devplugd-cluster counts: a claim of the kubelet's calls that was answered, and requests to
+ * the API server that failed. */
+enum cluster_event {
+	CLUSTER_PREPARE_OK,
+	CLUSTER_PREPARE_FAILED,
+	CLUSTER_UNPREPARE_OK,
+	CLUSTER_UNPREPARE_FAILED,
+	CLUSTER_API_FAILED,
+	_CLUSTER_EVENT_MAX,
+};
+
+/* The names in CLUSTER_HAPPENED. */
+extern const char *const cluster_events[_CLUSTER_EVENT_MAX];
+
+/* Sends CLUSTER_HAPPENED to the supervisor; one that it cannot take is not counted. */
+void control_cluster_count(enum cluster_event event, uint64_t usec);
 
 extern const struct control_protocol control_cluster;
 

@@ -78,6 +78,8 @@ static void give_answer(struct request *request, const struct dra_answer *answer
 	void *userdata = request->userdata;
 
 	(void)request_free(request);
+	if (on_answer && answer->failure)
+		control_cluster_count(CLUSTER_API_FAILED, 0);
 	if (on_answer)
 		on_answer(answer, userdata);
 }

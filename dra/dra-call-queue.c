@@ -51,10 +51,23 @@ static const Dra__Claim *claim_of(const struct job *job)
 	return job->call->claims[job->at];
 }
 
+static void count(const struct dra_call *call, bool failed)
+{
+	enum cluster_event event = call->prepare
+		? failed ? CLUSTER_PREPARE_FAILED : CLUSTER_PREPARE_OK
+		: failed ? CLUSTER_UNPREPARE_FAILED
+			 : CLUSTER_UNPREPARE_OK;
+
+	control_cluster_count(event, now_usec(CLOCK_MONOTONIC) - call->arrived_at);
+}
+
 /* Takes the devices. */
 static void set_outcome(struct dra_call *call, size_t at, json_t *devices, const char *failure)
 {
 	call->outcomes[at].devices = devices;
+	/* A process that stops answers no call. */
+	if (devices || failure)
+		count(call, failure && *failure);
 	if (!failure || !*failure)
 		return;
 	call->outcomes[at].failure = strdup(failure);

@@ -322,6 +322,50 @@ static void write_processes(const struct scrape *scrape, struct exposition *out)
 	}
 }
 
+/* --- Dynamic Resource Allocation --- */
+
+static void write_dra(const struct scrape *scrape, struct exposition *out)
+{
+	static const char *const calls[] = { "prepare", "unprepare" };
+	static const char *const outcomes[] = { "ok", "failed" };
+	const json_t *dra = json_object_get(scrape->root, "dra");
+	uint64_t number[2][2], usec[2][2];
+
+	if (!dra)
+		return;
+	for (size_t i = 0; i < 4; i++) {
+		char key[32];
+		const json_t *event;
+
+		(void)snprintf(key, sizeof(key), "%s %s", calls[i / 2], outcomes[i % 2]);
+		event = json_object_get(dra, key);
+		number[i / 2][i % 2] = scrape_element(event, 0);
+		usec[i / 2][i % 2] = scrape_element(event, 1);
+	}
+	exposition_begin(out, "devplugd_dra_calls_total", "counter",
+		"Claims that the kubelet had prepared or unprepared, or was refused.");
+	for (size_t i = 0; i < 4; i++)
+		exposition_add(out, "",
+			LABELS({ "call", calls[i / 2] }, { "outcome", outcomes[i % 2] }),
+			number[i / 2][i % 2]);
+	exposition_begin(out, "devplugd_dra_call_duration_seconds", "summary",
+		"Time until a claim was prepared or unprepared, or refused.");
+	for (size_t i = 0; i < 2; i++) {
+		exposition_add_seconds(
+			out, "_sum", LABELS({ "call", calls[i] }), usec[i][0] + usec[i][1]);
+		exposition_add(
+			out, "_count", LABELS({ "call", calls[i] }), number[i][0] + number[i][1]);
+	}
+	exposition_begin(out, "devplugd_dra_claims", "gauge", "Claims that are prepared.");
+	exposition_add(out, "", NULL, 0, scrape_number(dra, "claims"));
+	exposition_begin(out, "devplugd_dra_slices", "gauge",
+		"ResourceSlices of this node that the API server has stored.");
+	exposition_add(out, "", NULL, 0, scrape_number(dra, "slices"));
+	exposition_begin(out, "devplugd_dra_api_errors_total", "counter",
+		"Requests to the API server that failed.");
+	exposition_add(out, "", NULL, 0, scrape_element(json_object_get(dra, "API failed"), 0));
+}
+
 /* --- devices; those that belong to another resource are shown there --- */
 
 #define UNIT_LABELS(resource, unit)       \
@@ -608,6 +652,7 @@ int families_write(
 	write_numbers(scrape, out);
 	write_calls(scrape, out);
 	write_processes(scrape, out);
+	write_dra(scrape, out);
 	write_health(scrape, out);
 	write_info(scrape, out);
 	write_measured(scrape, out);

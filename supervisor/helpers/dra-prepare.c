@@ -82,7 +82,8 @@ static void answer(struct preparation *preparation, const json_t *claim, const s
 	preparation->n_requests = 0;
 	preparation->request_deadline = USEC_INFINITY;
 	for (size_t i = 0; i < n; i++)
-		all->on_end(preparation->requests[i], claim, error, all->userdata);
+		all->on_end(preparation->requests[i], preparation->claim, claim ? NULL : error,
+			all->userdata);
 }
 
 /* Ends it with the claim, or with the error. */
@@ -315,7 +316,7 @@ bool dra_prepare_join(struct dra_preparations *preparations, const char *uid, ui
 			"the process of %s has not ended yet what it runs for the claim, which was "
 			"unprepared; the kubelet will retry",
 			resource_of(preparation));
-		preparations->on_end(request, NULL, &error, preparations->userdata);
+		preparations->on_end(request, preparation->claim, &error, preparations->userdata);
 		return true;
 	}
 	set_request(preparation, request);

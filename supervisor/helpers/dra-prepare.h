@@ -25,7 +25,7 @@ struct manager;
 /* How long a process may take for an answer, with all programs that it runs for it. */
 #define DRA_ANSWER_TIMEOUT (120 * USEC_PER_SEC)
 
-/* Answers a request: with the claim as in dra-claim.h, or NULL and the error. */
+/* Answers a request for the claim: `error` NULL: it is prepared, as in dra-claim.h. */
 typedef void (*dra_prepare_handler)(
 	uint64_t request, const json_t *claim, const struct error *error, void *userdata);
 

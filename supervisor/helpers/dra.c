@@ -37,6 +37,9 @@
  * answer asks again. */
 #define LINGER_TIME (60 * USEC_PER_SEC)
 
+/* No call takes longer: its process answers earlier. */
+#define EVENT_TIME_MAX (60 * USEC_PER_SEC)
+
 struct dra {
 	struct manager *manager;
 	struct auxiliary *process;
@@ -55,6 +58,7 @@ struct dra {
 	struct dra_refreshes *refreshes;
 
 	uint64_t held_sent; /* see dra_held_send() */
+	struct dra_counts counts[_CLUSTER_EVENT_MAX];
 	uint64_t generation, slices, lacks;
 	char api_failure[CONTROL_TEXT_MAX];
 	struct log_once logged;        /* failures since the API server's last answer */
@@ -302,13 +306,14 @@ static void on_prepared(
 
 	if (!may_log(dra))
 		;
-	else if (claim)
+	else if (error)
+		log_warning("cannot prepare the claim %s/%s: %s", text_of(claim, "namespace"),
+			text_of(claim, "name"), error->message);
+	else
 		log_info("prepared the claim %s/%s: %zu device%s", text_of(claim, "namespace"),
 			text_of(claim, "name"), n_devices, n_devices == 1 ? "" : "s");
-	else
-		log_warning("cannot prepare a claim: %s", error->message);
 	claims_changed(dra);
-	send_prepared(dra, request, claim, claim ? "" : error->message);
+	send_prepared(dra, request, error ? NULL : claim, error ? error->message : "");
 }
 
 static json_t *read_claim(const struct control_message *message)
@@ -338,19 +343,28 @@ static bool handle_prepare(struct dra *dra, struct control_message *message)
 	if (known || !json_object_get(claim, "devices"))
 		send_prepared(dra, message->number, known, "");
 	else if (dra_prepare_add(dra->preparations, claim, message->number, &error) < 0)
-		on_prepared(message->number, NULL, &error, dra);
+		on_prepared(message->number, claim, &error, dra);
 	return true;
 }
 
 static bool handle_unprepare(struct dra *dra, struct control_message *message)
 {
+	json_auto_t *claim = NULL;
 	struct error error = { 0 };
+	const char *namespace, *name;
+	int r;
 
 	if (strlen(message->text) > DRA_CLAIM_ID_MAX || strpbrk(message->text, "/."))
 		return false;
 	dra_prepare_cancel(dra->preparations, message->text);
-	if (dra_claims_remove(dra->claims, message->text, &error) < 0 && may_log(dra))
-		log_warning("cannot unprepare a claim: %s", error.message);
+	claim = json_incref((json_t *)(uintptr_t)dra_claims_get(dra->claims, message->text));
+	namespace = text_of(claim, "namespace");
+	name = text_of(claim, "name");
+	r = dra_claims_remove(dra->claims, message->text, &error);
+	if (r < 0 && may_log(dra))
+		log_warning("cannot unprepare the claim %s/%s: %s", namespace, name, error.message);
+	else if (claim && may_log(dra))
+		log_info("unprepared the claim %s/%s", namespace, name);
 	claims_changed(dra);
 	send_prepared(dra, message->number, NULL, error.message);
 	return true;
@@ -397,6 +411,17 @@ static bool handle_session_ended(struct dra *dra, struct control_message *messag
 	return true;
 }
 
+static bool handle_happened(struct dra *dra, struct control_message *message)
+{
+	for (size_t i = 0; i < _CLUSTER_EVENT_MAX; i++)
+		if (streq(message->text, cluster_events[i])) {
+			dra->counts[i].number++;
+			dra->counts[i].usec += MIN_OF(message->number, EVENT_TIME_MAX);
+			return true;
+		}
+	return false;
+}
+
 static bool handle_published(struct dra *dra, struct control_message *message)
 {
 	struct child *child = manager_find_child(dra->manager, message->text);
@@ -426,6 +451,7 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 static bool on_message(struct control_message *message, void *userdata)
 {
 	static bool (*const handlers[])(struct dra * dra, struct control_message * message) = {
+		[CLUSTER_HAPPENED] = handle_happened,
 		[CLUSTER_PUBLISHED] = handle_published,
 		[CLUSTER_FILE_WANTED] = handle_file_wanted,
 		[CLUSTER_PREPARE] = handle_prepare,
@@ -646,6 +672,17 @@ static json_t *describe_lacks(uint64_t lacks)
 			(void)json_array_append_new(
 				texts, json_string(slice_lack_text((enum slice_lack)i)));
 	return texts;
+}
+
+bool dra_numbers(const struct dra *dra, struct dra_counts ret_counts[static _CLUSTER_EVENT_MAX],
+	uint64_t *ret_slices, uint64_t *ret_claims)
+{
+	if (!dra || !dra->settings)
+		return false;
+	memcpy(ret_counts, dra->counts, sizeof(dra->counts));
+	*ret_slices = dra->slices;
+	*ret_claims = dra_claims_count(dra->claims);
+	return true;
 }
 
 json_t *dra_describe(const struct dra *dra)

@@ -148,10 +148,10 @@ static int name_devices(struct naming *naming)
 		if (!declaration_excludes(naming->declaration, naming->scan->devices[i]))
 			r = name_device(naming, i);
 	if (r >= 0 && naming->left_out > 0)
-		scan_note(naming->scan,
-			"the attribute \"%s\" is left out for %zu device%s, such as %s: %s",
-			naming->attribute->name, naming->left_out, naming->left_out == 1 ? "" : "s",
-			naming->first, naming->first_why.message);
+		scan_explain(naming->scan,
+			"devices without the attribute \"%s\": %zu, such as %s: %s",
+			naming->attribute->name, naming->left_out, naming->first,
+			naming->first_why.message);
 	return r;
 }
 

@@ -11,7 +11,8 @@
 #include "drivers/model/dra-attribute.h"
 
 /* Adds to the devices of a scan the attributes that need the host, if DRA serves the resource. A
- * value that cannot be published becomes a note of the scan. Returns 0 or a shortage (sysroot.h).
+ * value that cannot be published is explained (scan_explain()). Returns 0 or a shortage
+ * (sysroot.h).
  */
 int published_attributes_add(const struct declaration *declaration, struct scan *scan);
 

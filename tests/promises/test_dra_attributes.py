@@ -157,9 +157,16 @@ class Hardware(DraTest):
         self.assertEqual(self.stored(1)["vm"][0]["attributes"]["lanes"], {"int": 16})
         text = self.ctl("status").stdout
         text = " ".join(text.split())
-        for line in ('the attribute "firmware" is left out for 1 device, such as 0000:04:00.0: the value is not a version such as "2.1.0": "A00"',
-                     'the attribute "ecc" is left out for 1 device, such as 0000:04:00.0: "${attr:ecc}" has no value here'):
+        for line in ('devices without the attribute "firmware": 1, such as 0000:04:00.0: the value is not a version such as "2.1.0": "A00"',
+                     'devices without the attribute "ecc": 1, such as 0000:04:00.0: "${attr:ecc}" has no value here'):
             self.assertIn(line, text)
+
+        # Another device without them changes the numbers only, which is not logged again.
+        lines = self.node.output().count('devices without the attribute "ecc"')
+        self.host.function("0000:04:00.1", "vfio-pci", "0x10de", "0x1eb8", "0x030200")
+        self.host.group("pci0000:00/0000:00:01.0/0000:04:00.1", 50)
+        until(lambda: 'devices without the attribute "ecc": 2' in " ".join(self.ctl("status").stdout.split()), "both devices")
+        self.assertEqual(self.node.output().count('devices without the attribute "ecc"'), lines)
 
     @unittest.skipUnless(os.path.exists("/dev/fuse"), "needs FUSE")
     def test_locked(self):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sends a request to a program that runs: the kubelet, or devplug-apiserver. It may block, because
- * both answer at once.
+ * Sends a request to a program that runs: the kubelet, or devplug-apiserver. It blocks until the
+ * program has answered, because the callers can do nothing without the answer.
  */
 #include "kubelet/control-client.h"
 
@@ -82,18 +82,23 @@ static int receive_reply(int fd, json_t **ret)
 	return 0;
 }
 
-int client_exchange(const char *dir, const char *program, const json_t *request, json_t **ret_reply,
-	struct error *error)
+int client_exchange(const char *dir, const char *program, const char *option, const json_t *request,
+	json_t **ret_reply, struct error *error)
 {
 	_cleanup_close_ int fd = -EBADF;
 	int r;
 
 	r = open_control(dir, &fd);
+	if (r == -ENAMETOOLONG)
+		return error_set(error, r,
+			"the path %s/" CONTROL_SOCKET_NAME
+			" is too long for a socket: choose a shorter %s",
+			dir, option);
 	if (r < 0)
 		return error_set(error, r,
 			"no %s answers at %s/" CONTROL_SOCKET_NAME
-			" (%s): start one with \"%s run\", or name its directory",
-			program, dir, strerror(-r), program);
+			" (%s): start one with \"%s run\", or correct %s",
+			program, dir, strerror(-r), program, option);
 	r = send_request(fd, request);
 	if (r >= 0)
 		r = receive_reply(fd, ret_reply);
@@ -107,7 +112,7 @@ int client_call(
 	const char *text;
 	int r;
 
-	r = client_exchange(state_dir, "devplug-kubelet", request, &reply, error);
+	r = client_exchange(state_dir, "devplug-kubelet", "--state-dir", request, &reply, error);
 	if (r < 0)
 		return r;
 	text = json_string_value(json_object_get(reply, "error"));

@@ -28,6 +28,7 @@ class Pool:
         self.slices, self.counters = [], {}
         self.consumers = []  # (id, consumesCounters) of its devices, also of those for other nodes
         self.complete = False  # all slices of the newest generation are there
+        self.invalid = ""  # why every scheduler rejects it
         self.fault = ""  # why none of its devices is allocated
 
 
@@ -69,7 +70,9 @@ def read_all_pools(slices):
         wanted = {spec["pool"]["resourceSliceCount"] for spec in pool.slices}
         pool.complete = wanted == {len(pool.slices)}
         check_pool(pool)
-        if not pool.complete:
+        if pool.invalid:
+            pool.fault = pool.invalid
+        elif not pool.complete:
             pool.fault = f"pool {pool.name} of {pool.driver} is incomplete: {len(pool.slices)} of {max(wanted)} slices"
     return [pools[key] for key in sorted(pools)]
 
@@ -87,9 +90,9 @@ def check_pool(pool):
     names = [device["name"] for spec in pool.slices for device in spec.get("devices", [])]
     sets = [one for spec in pool.slices for one in spec.get("sharedCounters", [])]
     if len(set(names)) != len(names):
-        pool.fault = f"pool {pool.name} of {pool.driver} is invalid: a device is in it twice"
+        pool.invalid = f"pool {pool.name} of {pool.driver} is invalid: a device is in it twice"
     if len({one["name"] for one in sets}) != len(sets):
-        pool.fault = f"pool {pool.name} of {pool.driver} is invalid: a counter set is in it twice"
+        pool.invalid = f"pool {pool.name} of {pool.driver} is invalid: a counter set is in it twice"
     pool.counters = {one["name"]: read_counters(one["counters"]) for one in sets}
     for spec in pool.slices:
         if any(place.get("nodeSelector") for place in (spec, *spec.get("devices", []))):
@@ -98,8 +101,8 @@ def check_pool(pool):
             pool.consumers.append(((pool.driver, pool.name, device["name"]), device.get("consumesCounters", [])))
             for use in device.get("consumesCounters", []):
                 if set(use["counters"]) - set(pool.counters.get(use["counterSet"], {})):
-                    pool.fault = (f"pool {pool.name} of {pool.driver} is invalid: device {device['name']} consumes a counter of "
-                                  f"{use['counterSet']} that no slice has")
+                    pool.invalid = (f"pool {pool.name} of {pool.driver} is invalid: device {device['name']} consumes a counter of "
+                                    f"{use['counterSet']} that no slice has")
 
 
 def is_for(spec, device, node):

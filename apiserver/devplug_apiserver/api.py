@@ -95,6 +95,7 @@ class Api:
         self.store = Store()
         self.lock = self.store.lock
         self.requests = collections.deque(maxlen=REQUESTS_MAX)  # (method, path, code)
+        self.dropped = False  # whether a field of a slice was dropped since the release was set
         self.tokens = {}  # User by bearer token
         self.faults = []
         self.retry_after = 1  # seconds, sent with the status code 429
@@ -300,6 +301,7 @@ class Api:
                 raise Refusal(400, "strict decoding error: " + ", ".join(f"unknown field \"{path}\"" for path in reader.unknown))
             warnings = [("Warning", f'299 - "unknown field \\"{path}\\""') for path in reader.unknown[:8]]
             if resource is SLICES:
+                self.dropped = self.dropped or bool(reader.dropped)
                 self.add_times(new)
             resource.check(new, old, self.kubernetes)
         else:
@@ -430,6 +432,7 @@ class Api:
         if (request.method, path) == ("GET", "/devplug/pools"):
             return Answer(200, {"pools": [
                 {"driver": pool.driver, "name": pool.name, "complete": pool.complete, "fault": pool.fault,
+                 "invalid": pool.invalid,
                  "devices": [device for spec in pool.slices for device in copy.deepcopy(spec.get("devices", []))]}
                 for pool in allocator.read_all_pools(self.table(SLICES).values())
                 if query.get("driver", pool.driver) == pool.driver]})
@@ -452,12 +455,13 @@ class Api:
                 raise Refusal(422, str(error)) from error
             return Answer(200, {})
         if (request.method, path) == ("GET", "/devplug/release"):
-            return Answer(200, {"release": self.kubernetes.name, "features": self.kubernetes.on})
+            return Answer(200, {"release": self.kubernetes.name, "features": self.kubernetes.on, "dropped": self.dropped})
         if (request.method, path) == ("PUT", "/devplug/release"):
             try:
                 self.kubernetes = Release((request.body or {}).get("release"), (request.body or {}).get("features"))
             except ValueError as error:
                 raise Refusal(422, str(error)) from error
+            self.dropped = False
             return Answer(200, {})
         if (request.method, path) == ("POST", "/devplug/compact"):
             self.store.forget_changes()

@@ -25,6 +25,7 @@ class Reader:
     def __init__(self, release):
         self.release = release
         self.unknown = []  # paths of fields that do not exist
+        self.dropped = []  # and of those of features that are off
 
     def read(self, kind, value):
         """A new object of what the server keeps."""
@@ -69,7 +70,9 @@ class Reader:
             here = f"{path}.{key}" if path else key
             if key not in fields:
                 self.unknown.append(here)
-            elif item is not None and (kind, key) not in self.release.dropped:
+            elif (kind, key) in self.release.dropped:
+                self.dropped.append(here)
+            elif item is not None:
                 form, required = fields[key]
                 read = self.read_type(form, item, here, (kind, key))
                 # The server's writer leaves out optional fields that are empty.

@@ -29,8 +29,8 @@ static bool ask(struct trial *trial, const char *method, const char *path, json_
 	json_auto_t *reply = NULL;
 	struct error error = {};
 
-	if (client_exchange(
-		    trial->options->apiserver, "devplug-apiserver", request, &reply, &error) < 0) {
+	if (client_exchange(trial->options->apiserver, "devplug-apiserver", "--apiserver", request,
+		    &reply, &error) < 0) {
 		(void)trial_fail(trial, "%s", error.message);
 		return false;
 	}
@@ -103,44 +103,49 @@ bool api_delete_slices(struct trial *trial)
 	return api_request(trial, "DELETE", path, NULL, NULL);
 }
 
-static json_int_t pool_number(const json_t *slice, const char *name)
+bool api_write_slice(struct trial *trial, const json_t *slice)
 {
-	return json_integer_value(
-		json_object_get(json_object_get(json_object_get(slice, "spec"), "pool"), name));
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), SLICES_PATH "/%s",
+		text_of(json_object_get(slice, "metadata"), "name"));
+	return api_request(trial, "PUT", path, json_deep_copy(slice), NULL);
 }
 
-/* Devices by name, with their pool; NULL: the pool is not complete. */
-static json_t *read_pool(const json_t *slices)
+json_t *api_pools(struct trial *trial)
 {
-	json_t *devices = json_object(), *slice, *device;
-	json_int_t newest = 0, count = 0;
+	json_auto_t *body = NULL;
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), "/devplug/pools?driver=%s", trial->resource);
+	if (!api_request(trial, "GET", path, NULL, &body))
+		return NULL;
+	return json_incref(json_object_get(body, "pools"));
+}
+
+/* Devices by "POOL/NAME", with their pool; NULL: there is no pool, or one is not complete. */
+static json_t *read_pools(const json_t *pools)
+{
+	json_t *devices = json_object(), *device;
+	bool complete = json_array_size(pools) > 0;
+	const json_t *pool;
 	size_t i, k;
 
-	json_array_foreach(slices, i, slice)
+	json_array_foreach(pools, i, pool)
 	{
-		newest = MAX_OF(newest, pool_number(slice, "generation"));
-	}
-	json_array_foreach(slices, i, slice)
-	{
-		const json_t *spec = json_object_get(slice, "spec");
+		const char *name = text_of(pool, "name");
 
-		if (pool_number(slice, "generation") != newest)
-			continue;
-		count++;
-		json_array_foreach(json_object_get(spec, "devices"), k, device)
+		complete = complete && json_is_true(json_object_get(pool, "complete"));
+		json_array_foreach(json_object_get(pool, "devices"), k, device)
 		{
-			(void)json_object_set_new(device, "pool",
-				json_string(text_of(json_object_get(spec, "pool"), "name")));
-			(void)json_object_set(devices, text_of(device, "name"), device);
+			char key[512];
+
+			(void)snprintf(key, sizeof(key), "%s/%s", name, text_of(device, "name"));
+			(void)json_object_set_new(device, "pool", json_string(name));
+			(void)json_object_set(devices, key, device);
 		}
 	}
-	json_array_foreach(slices, i, slice)
-	{
-		if (pool_number(slice, "generation") == newest &&
-			pool_number(slice, "resourceSliceCount") != count)
-			count = 0;
-	}
-	if (count > 0)
+	if (complete)
 		return devices;
 	json_decref(devices);
 	return NULL;
@@ -186,11 +191,11 @@ struct pool_wait {
 static bool has_pool(struct trial *trial, const void *data)
 {
 	struct pool_wait *wait = (void *)(uintptr_t)data;
-	json_auto_t *slices = api_slices(trial);
+	json_auto_t *pools = api_pools(trial);
 
 	json_decref(wait->devices);
-	wait->devices = slices ? read_pool(slices) : NULL;
-	wait->failed = !slices;
+	wait->devices = pools ? read_pools(pools) : NULL;
+	wait->failed = !pools;
 	return wait->failed ||
 		(wait->devices && (!wait->wanted || are_same_devices(wait->wanted, wait->devices)));
 }
@@ -288,10 +293,10 @@ bool api_make_claim(
 	return true;
 }
 
-json_t *api_result(const struct trial *trial, const char *pool, const char *device)
+json_t *api_result(const char *driver, const char *pool, const char *device)
 {
 	return json_pack("{s:s, s:s, s:s, s:s}", "request", REQUEST "/" ALTERNATIVE, "driver",
-		trial->resource, "pool", pool, "device", device);
+		driver, "pool", pool, "device", device);
 }
 
 /* Devices that any pod may get, in the order of their slices. */
@@ -335,8 +340,8 @@ bool api_make_claims(struct trial *trial)
 			const json_t *device = json_array_get(devices, (size_t)(*p - '0'));
 
 			(void)json_array_append_new(results,
-				api_result(
-					trial, text_of(device, "pool"), text_of(device, "name")));
+				api_result(trial->resource, text_of(device, "pool"),
+					text_of(device, "name")));
 		}
 		if (json_array_size(results) == 0) {
 			json_decref(results);

@@ -19,8 +19,15 @@ bool api_request(
 json_t *api_slices(struct trial *trial);
 bool api_delete_slices(struct trial *trial);
 
-/* Waits until the slices of the newest generation are a complete pool, and returns their devices by
- * name, each with its "pool". */
+/* Stores the slice as another client. */
+bool api_write_slice(struct trial *trial, const json_t *slice);
+
+/* The driver's pools as devplug-apiserver judges them: [{"name", "complete", "invalid", "devices"},
+ * ...] in the scheduler's order; json_decref(). */
+json_t *api_pools(struct trial *trial);
+
+/* Waits until all pools of the driver are complete, and returns their devices by "POOL/NAME", in
+ * the scheduler's order, each with its "pool". */
 json_t *api_await_pool(struct trial *trial);
 
 /* The same, until the devices are equal to `wanted`, apart from taints. */
@@ -42,8 +49,8 @@ bool api_make_claim(
 	struct trial *trial, const char *name, json_t *allocation, struct claim_name *ret);
 bool api_delete_claim(struct trial *trial, const char *name);
 
-/* One result of an allocation: a device of the driver. */
-json_t *api_result(const struct trial *trial, const char *pool, const char *device);
+/* One result of an allocation. */
+json_t *api_result(const char *driver, const char *pool, const char *device);
 
 /* Makes the claims that most cases use, from devices that the driver has published. */
 bool api_make_claims(struct trial *trial);

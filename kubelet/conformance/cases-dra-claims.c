@@ -30,11 +30,6 @@ static bool prepare_first(
 	return dra_prepare_waiting(trial, ret_claim, ret_message);
 }
 
-static enum outcome end(struct trial *trial, const struct claim_name *claim)
-{
-	return dra_unprepare_one(trial, claim) ? OUTCOME_OK : OUTCOME_NOT_OK;
-}
-
 /* --- what is answered --- */
 
 /* A request with alternatives is named "request/alternative" in a result. */
@@ -117,7 +112,7 @@ static enum outcome prepare_describes(struct trial *trial, const struct conforma
 	if (!prepare_first(trial, &claim, &message))
 		return OUTCOME_NOT_OK;
 	outcome = check_devices(trial, dra_find_prepared(&message, claim.uid));
-	return outcome == OUTCOME_OK ? end(trial, &claim) : outcome;
+	return outcome == OUTCOME_OK ? dra_end(trial, &claim) : outcome;
 }
 
 /* Prepares once more and compares. */
@@ -144,7 +139,7 @@ static enum outcome prepare_repeats(struct trial *trial, const struct conformanc
 		return OUTCOME_NOT_OK;
 	outcome = check_same(
 		trial, &claim, dra_find_prepared(&message, claim.uid), "the second time");
-	return outcome == OUTCOME_OK ? end(trial, &claim) : outcome;
+	return outcome == OUTCOME_OK ? dra_end(trial, &claim) : outcome;
 }
 
 static enum outcome prepare_answers_all(struct trial *trial, const struct conformance_case *self)
@@ -219,7 +214,7 @@ static enum outcome refuses_rival(struct trial *trial, const struct conformance_
 		return outcome;
 	if (!dra_unprepare_one(trial, &claim) || !dra_prepare_one(trial, &rival, NULL))
 		return OUTCOME_NOT_OK;
-	return end(trial, &rival);
+	return dra_end(trial, &rival);
 }
 
 /* --- many calls --- */
@@ -293,7 +288,7 @@ static enum outcome prepare_parallel(struct trial *trial, const struct conforman
 		return trial_fail(trial,
 			"of %d simultaneous calls for one claim, %zu were answered with %.300s",
 			PARALLEL, same, wanted);
-	return end(trial, &claim);
+	return dra_end(trial, &claim);
 }
 
 static enum outcome cycles(struct trial *trial, const struct conformance_case *self)
@@ -328,12 +323,12 @@ static enum outcome unprepare_repeats(struct trial *trial, const struct conforma
 
 	if (!prepare_first(trial, &claim, &message) || !dra_unprepare_one(trial, &claim))
 		return OUTCOME_NOT_OK;
-	return end(trial, &claim);
+	return dra_end(trial, &claim);
 }
 
 static enum outcome unprepare_unknown(struct trial *trial, const struct conformance_case *self)
 {
-	return end(trial, &unknown_claim);
+	return dra_end(trial, &unknown_claim);
 }
 
 static enum outcome check_removed(struct trial *trial, const struct claim_name *claim,
@@ -395,7 +390,7 @@ static enum outcome stop_keeps_files(struct trial *trial, const struct conforman
 		return OUTCOME_NOT_OK;
 	if (outcome == OUTCOME_OK)
 		outcome = check_described(trial, prepared, "after the driver has started again,");
-	return outcome == OUTCOME_OK ? end(trial, &claim) : outcome;
+	return outcome == OUTCOME_OK ? dra_end(trial, &claim) : outcome;
 }
 
 static enum outcome prepare_after_restart(struct trial *trial, const struct conformance_case *self)
@@ -408,7 +403,7 @@ static enum outcome prepare_after_restart(struct trial *trial, const struct conf
 		return OUTCOME_NOT_OK;
 	outcome = check_same(trial, &claim, dra_find_prepared(&message, claim.uid),
 		"after the driver was killed and started again,");
-	return outcome == OUTCOME_OK ? end(trial, &claim) : outcome;
+	return outcome == OUTCOME_OK ? dra_end(trial, &claim) : outcome;
 }
 
 static enum outcome unprepare_after_restart(
@@ -441,7 +436,7 @@ static enum outcome prepare_after_reboot(struct trial *trial, const struct confo
 	outcome = check_same(trial, &claim, prepared, "after the CDI files were removed,");
 	if (outcome == OUTCOME_OK)
 		outcome = check_described(trial, prepared, "after the CDI files were removed,");
-	return outcome == OUTCOME_OK ? end(trial, &claim) : outcome;
+	return outcome == OUTCOME_OK ? dra_end(trial, &claim) : outcome;
 }
 
 static const struct conformance_case cases[] = {

@@ -9,7 +9,7 @@
 
 #include "kubelet/conformance/api-server.h"
 
-/* No client writes for that long, or the driver never ends to write. */
+/* No client writes for that long, or the driver never stops writing. */
 #define QUIET (3 * USEC_PER_SEC)
 /* timeAdded has whole seconds. */
 #define NEXT_SECOND (1100 * USEC_PER_MSEC)
@@ -32,6 +32,22 @@ static bool is_owned_by_node(const json_t *slice)
 			return true;
 	}
 	return false;
+}
+
+/* An invalid pool has a consumer of counters that no slice has, or a name twice. */
+static enum outcome check_validity(struct trial *trial)
+{
+	json_auto_t *pools = api_pools(trial);
+	const json_t *pool;
+	size_t i;
+
+	json_array_foreach(pools, i, pool)
+	{
+		if (*text_of(pool, "invalid"))
+			return trial_fail(trial, "schedulers allocate no device of the pool: %s",
+				text_of(pool, "invalid"));
+	}
+	return pools ? OUTCOME_OK : OUTCOME_NOT_OK;
 }
 
 static enum outcome check_refusals(struct trial *trial)
@@ -58,11 +74,15 @@ static enum outcome check_refusals(struct trial *trial)
 static enum outcome publishes(struct trial *trial, const struct conformance_case *self)
 {
 	json_auto_t *devices = api_await_pool(trial), *slices = NULL;
+	enum outcome outcome;
 	const json_t *slice;
 	size_t i;
 
 	if (!devices)
 		return OUTCOME_NOT_OK;
+	outcome = check_validity(trial);
+	if (outcome != OUTCOME_OK)
+		return outcome;
 	slices = api_slices(trial);
 	if (!slices)
 		return OUTCOME_NOT_OK;
@@ -89,25 +109,33 @@ static enum outcome restores(struct trial *trial, const struct conformance_case 
 	return OUTCOME_OK;
 }
 
-/* Removes the first device of the first slice that has one, as another client. */
-static bool damage_slice(struct trial *trial)
+/* Removes the last device of a slice, as another client; the taint of `kept` is in the same slice
+ * and stays. `kept` NULL: of the first slice that has a device. */
+static bool damage_slice(struct trial *trial, const json_t *kept)
 {
 	json_auto_t *slices = api_slices(trial);
-	json_t *slice, *devices;
+	json_t *slice;
 	size_t i;
 
 	json_array_foreach(slices, i, slice)
 	{
-		char path[512];
+		json_t *devices = json_object_get(json_object_get(slice, "spec"), "devices");
+		size_t last = json_array_size(devices);
+		bool other = kept &&
+			!streq(text_of(json_object_get(slice, "metadata"), "name"),
+				text_of(kept, "slice"));
 
-		devices = json_object_get(json_object_get(slice, "spec"), "devices");
-		if (json_array_size(devices) == 0)
+		if (last == 0 || other)
 			continue;
-		(void)json_array_remove(devices, json_array_size(devices) - 1);
-		(void)snprintf(path, sizeof(path), "/apis/resource.k8s.io/v1/resourceslices/%s",
-			text_of(json_object_get(slice, "metadata"), "name"));
-		return api_request(trial, "PUT", path, json_incref(slice), NULL);
+		last--;
+		if (kept && last > 0 &&
+			streq(text_of(json_array_get(devices, last), "name"),
+				text_of(kept, "device")))
+			last--;
+		(void)json_array_remove(devices, last);
+		return api_write_slice(trial, slice);
 	}
+	(void)trial_fail(trial, "the driver has removed its slices");
 	return false;
 }
 
@@ -119,9 +147,50 @@ static enum outcome corrects(struct trial *trial, const struct conformance_case 
 		return OUTCOME_NOT_OK;
 	if (json_object_size(devices) == 0)
 		return trial_skip(trial, "the driver has published no device");
-	if (!damage_slice(trial) || !api_await_devices(trial, devices))
+	if (!damage_slice(trial, NULL) || !api_await_devices(trial, devices))
 		return OUTCOME_NOT_OK;
 	return OUTCOME_OK;
+}
+
+/* The devices as the scheduler sees them, one after the other. */
+static char *list_devices(const json_t *devices)
+{
+	json_t *list = json_array(), *device;
+	const char *key;
+	char *text;
+
+	json_object_foreach((json_t *)(uintptr_t)devices, key, device)
+	{
+		(void)json_array_append_new(list,
+			json_pack("{s:s, s:O?, s:O?}", "device", key, "attributes",
+				json_object_get(device, "attributes"), "capacity",
+				json_object_get(device, "capacity")));
+	}
+	text = json_dumps(list, JSON_COMPACT | JSON_SORT_KEYS);
+	json_decref(list);
+	if (!text)
+		abort();
+	return text;
+}
+
+static enum outcome keeps_order(struct trial *trial, const struct conformance_case *self)
+{
+	json_auto_t *before = api_await_pool(trial), *after = NULL;
+	_cleanup_free_ char *one = NULL, *other = NULL;
+
+	if (!before || !trial_kill_plugin(trial) || !api_delete_slices(trial) ||
+		!trial_start_plugin(trial) || !trial_await_serving(trial) ||
+		!api_await_devices(trial, before))
+		return OUTCOME_NOT_OK;
+	after = api_await_pool(trial);
+	if (!after)
+		return OUTCOME_NOT_OK;
+	one = list_devices(before);
+	other = list_devices(after);
+	if (streq(one, other))
+		return OUTCOME_OK;
+	return trial_fail(
+		trial, "after a restart the devices are %.300s instead of %.300s", other, one);
 }
 
 /* --- writes without end --- */
@@ -161,17 +230,35 @@ static enum outcome publish_as(struct trial *trial, const json_t *release)
 	return devices ? OUTCOME_OK : OUTCOME_NOT_OK;
 }
 
-static enum outcome bears_dropped_fields(struct trial *trial, const struct conformance_case *self)
+/* Whether the present release lacks a field that the driver has published. */
+static bool has_dropped(struct trial *trial, bool *ret)
+{
+	json_auto_t *release = NULL;
+
+	if (!api_request(trial, "GET", "/devplug/release", NULL, &release))
+		return false;
+	*ret = json_is_true(json_object_get(release, "dropped"));
+	return true;
+}
+
+static enum outcome tolerates_dropped_fields(
+	struct trial *trial, const struct conformance_case *self)
 {
 	json_auto_t *devices = api_await_pool(trial), *release = NULL;
 	json_auto_t *older = json_pack("{s:s}", "release", "1.35");
 	enum outcome outcome;
+	bool dropped;
 
 	if (!devices || !api_request(trial, "GET", "/devplug/release", NULL, &release))
 		return OUTCOME_NOT_OK;
 	outcome = publish_as(trial, older);
 	if (outcome == OUTCOME_OK)
 		outcome = check_quiet(trial, "on a server that drops fields");
+	if (outcome == OUTCOME_OK && !has_dropped(trial, &dropped))
+		outcome = OUTCOME_NOT_OK;
+	if (outcome == OUTCOME_OK && !dropped)
+		outcome = trial_skip(
+			trial, "the driver has published no field that Kubernetes 1.35 drops");
 	if (!api_request(trial, "PUT", "/devplug/release", json_incref(release), NULL))
 		return OUTCOME_NOT_OK;
 	return outcome;
@@ -221,8 +308,10 @@ static json_t *find_taint(struct trial *trial)
 			const json_t *taint = api_find_taint(device);
 
 			if (taint)
-				return json_pack("{s:O, s:O}", "device",
-					json_object_get(device, "name"), "taint", taint);
+				return json_pack("{s:O, s:O, s:O}", "device",
+					json_object_get(device, "name"), "taint", taint, "slice",
+					json_object_get(
+						json_object_get(slice, "metadata"), "name"));
 		}
 	}
 	return NULL;
@@ -240,6 +329,23 @@ static bool has_no_taint(struct trial *trial, const void *data)
 	return !has_taint(trial, data);
 }
 
+/* How many devices the slice of the taint has. */
+static size_t count_beside(struct trial *trial, const json_t *found)
+{
+	json_auto_t *slices = api_slices(trial);
+	const json_t *slice;
+	size_t i, n = 0;
+
+	json_array_foreach(slices, i, slice)
+	{
+		if (streq(text_of(json_object_get(slice, "metadata"), "name"),
+			    text_of(found, "slice")))
+			n = json_array_size(
+				json_object_get(json_object_get(slice, "spec"), "devices"));
+	}
+	return n;
+}
+
 /* Has another client change the slice, and compares the taint when the driver has corrected it. */
 static enum outcome compare_taints(struct trial *trial)
 {
@@ -247,10 +353,15 @@ static enum outcome compare_taints(struct trial *trial)
 
 	if (!devices)
 		return OUTCOME_NOT_OK;
+	if (count_beside(trial, before) < 2)
+		return trial_skip(
+			trial, "the slice of the device with a taint has no other device");
 	trial_pass(trial, NEXT_SECOND);
-	if (!damage_slice(trial) || !api_await_devices(trial, devices))
+	if (!damage_slice(trial, before) || !api_await_devices(trial, devices))
 		return OUTCOME_NOT_OK;
 	after = find_taint(trial);
+	(void)json_object_del(before, "slice");
+	(void)json_object_del(after, "slice");
 	if (json_equal(before, after))
 		return OUTCOME_OK;
 	return trial_fail(trial,
@@ -267,8 +378,6 @@ static enum outcome keeps_times(struct trial *trial, const struct conformance_ca
 
 	if (!devices)
 		return OUTCOME_NOT_OK;
-	if (json_object_size(devices) < 2)
-		return trial_skip(trial, "the driver has published fewer than two devices");
 	if (!trial_await(trial, has_no_taint, NULL))
 		return trial_skip(trial, "a device has a taint before --fail-command");
 	if (!trial_hook(trial, hooks->fail))
@@ -301,12 +410,15 @@ static const struct conformance_case cases[] = {
 		"publishes its ResourceSlices after each kind of failure of the API server",
 		"API servers are restarted, throttle clients, and refuse credentials that have just changed",
 		0, NEEDS_SERVING | NEEDS_API, recovers, NULL },
-	{ 155, "dra-dropped-fields", "stops to write when the API server drops fields",
+	{ 155, "dra-dropped-fields", "stops writing when the API server drops fields",
 		"a server without a feature stores slices without its fields, and reports no error",
-		0, NEEDS_SERVING | NEEDS_API, bears_dropped_fields, NULL },
+		0, NEEDS_SERVING | NEEDS_API, tolerates_dropped_fields, NULL },
 	{ 156, "dra-taint-time", "keeps the time of a taint when another part of its slice changes",
 		"tolerationSeconds of claims count from timeAdded (KEP-5055)", 0,
 		NEEDS_SERVING | NEEDS_API | NEEDS_HEALTH, keeps_times, NULL },
+	{ 157, "dra-device-order", "publishes the same devices in the same order after a restart",
+		"the scheduler takes the first device that fits (KEP-4381); a claim with another name's device uses other hardware (ROCm/k8s-gpu-dra-driver#83)",
+		136641, NEEDS_SERVING | NEEDS_API | NEEDS_COMMAND, keeps_order, NULL },
 };
 
 const struct case_table dra_slice_cases = { cases, ARRAY_SIZE(cases) };

@@ -143,15 +143,18 @@ bool claims_find(const struct trial *trial, bool sharing, size_t *ret)
 
 /* --- calls --- */
 
-static bool call(struct trial *trial, const char *name, const struct claim_name *names, size_t n,
-	const ProtobufCMessageDescriptor *type, struct message *ret)
+/* Returns 0, or negative errno with the trial's message; -ETIMEDOUT: there was no answer. */
+static int call(struct trial *trial, const char *name, const struct claim_name *names, size_t n,
+	uint64_t limit, const ProtobufCMessageDescriptor *type, struct message *ret)
 {
 	/* The request of the other method has the same form. */
 	Dra__NodePrepareResourcesRequest request = DRA__NODE_PREPARE_RESOURCES_REQUEST__INIT;
 	_cleanup_free_ Dra__Claim *claims = calloc(n + 1, sizeof(*claims));
 	_cleanup_free_ Dra__Claim **pointers = calloc(n + 1, sizeof(*pointers));
 	_cleanup_reply_ struct reply reply = {};
+	_cleanup_free_ uint8_t *data = NULL;
 	char method[CALL_METHOD_MAX];
+	size_t size;
 
 	if (!claims || !pointers)
 		abort();
@@ -164,28 +167,30 @@ static bool call(struct trial *trial, const char *name, const struct claim_name 
 	}
 	request.claims = pointers;
 	request.n_claims = n;
-	call_message(trial, call_dra_method(trial, name, method), &request.base, &reply);
+	if (message_pack(&request.base, &data, &size) < 0)
+		abort();
+	call_bytes(trial, call_dra_method(trial, name, method), data, size, limit, &reply);
 	if (reply.status == RPC_OK)
 		*ret = message_unpack(type, reply.data, reply.size);
 	if (reply.status == RPC_OK && ret->base)
-		return true;
+		return 0;
 	(void)trial_fail(trial, "%s failed: %s", name,
 		reply.status == RPC_OK ? "the answer cannot be read" : reply.text);
-	return false;
+	return reply.status < 0 ? reply.status : -EBADMSG;
 }
 
 bool dra_prepare_call(
 	struct trial *trial, const struct claim_name *claims, size_t n, struct message *ret)
 {
-	return call(trial, DRA_PREPARE, claims, n,
-		&dra__node_prepare_resources_response__descriptor, ret);
+	return call(trial, DRA_PREPARE, claims, n, trial->options->timeout,
+		       &dra__node_prepare_resources_response__descriptor, ret) >= 0;
 }
 
 bool dra_unprepare_call(
 	struct trial *trial, const struct claim_name *claims, size_t n, struct message *ret)
 {
-	return call(trial, DRA_UNPREPARE, claims, n,
-		&dra__node_unprepare_resources_response__descriptor, ret);
+	return call(trial, DRA_UNPREPARE, claims, n, trial->options->timeout,
+		       &dra__node_unprepare_resources_response__descriptor, ret) >= 0;
 }
 
 const Dra__NodePrepareResourceResponse *dra_find_prepared(
@@ -259,13 +264,18 @@ char *dra_describe_devices(const Dra__NodePrepareResourceResponse *prepared)
 	return text;
 }
 
-bool dra_prepare_one(struct trial *trial, const struct claim_name *claim, char **ret)
+/* Returns 0, or negative errno with the trial's message; -ETIMEDOUT: there was no answer. */
+static int prepare_within(
+	struct trial *trial, const struct claim_name *claim, uint64_t limit, char **ret)
 {
 	_cleanup_message_ struct message message = {};
 	const Dra__NodePrepareResourceResponse *prepared;
+	int r;
 
-	if (!dra_prepare_call(trial, claim, 1, &message))
-		return false;
+	r = call(trial, DRA_PREPARE, claim, 1, limit,
+		&dra__node_prepare_resources_response__descriptor, &message);
+	if (r < 0)
+		return r;
 	prepared = dra_find_prepared(&message, claim->uid);
 	if (!prepared)
 		(void)trial_fail(
@@ -275,7 +285,12 @@ bool dra_prepare_one(struct trial *trial, const struct claim_name *claim, char *
 			prepared->error);
 	else if (ret)
 		*ret = dra_describe_devices(prepared);
-	return prepared && !*prepared->error;
+	return prepared && !*prepared->error ? 0 : -EREMOTEIO;
+}
+
+bool dra_prepare_one(struct trial *trial, const struct claim_name *claim, char **ret)
+{
+	return prepare_within(trial, claim, trial->options->timeout, ret) >= 0;
 }
 
 bool dra_unprepare_one(struct trial *trial, const struct claim_name *claim)
@@ -328,17 +343,29 @@ bool dra_prepare_waiting(
 	return false;
 }
 
+enum outcome dra_check_refused_within(
+	struct trial *trial, const struct claim_name *claim, const char *what, uint64_t limit)
+{
+	_cleanup_free_ char *devices = NULL;
+	int r = prepare_within(trial, claim, limit, &devices);
+
+	if (r >= 0)
+		return trial_fail(trial, "%s was prepared: %s", what, devices);
+	if (r == -ETIMEDOUT)
+		return OUTCOME_NOT_OK;
+	trial->message[0] = '\0';
+	return trial_check_alive(trial, what);
+}
+
 enum outcome dra_check_refused(
 	struct trial *trial, const struct claim_name *claim, const char *what)
 {
-	_cleanup_free_ char *devices = NULL;
+	return dra_check_refused_within(trial, claim, what, trial->options->timeout);
+}
 
-	if (dra_prepare_one(trial, claim, &devices))
-		return trial_fail(trial, "%s was prepared: %s", what, devices);
-	if (strstr(trial->message, "no answer within"))
-		return OUTCOME_NOT_OK;
-	trial->message[0] = '\0';
-	return OUTCOME_OK;
+enum outcome dra_end(struct trial *trial, const struct claim_name *claim)
+{
+	return dra_unprepare_one(trial, claim) ? OUTCOME_OK : OUTCOME_NOT_OK;
 }
 
 void dra_unprepare_all(struct trial *trial)

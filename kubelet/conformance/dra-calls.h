@@ -61,10 +61,15 @@ size_t dra_count_described(
 bool dra_prepare_waiting(
 	struct trial *trial, const struct claim_name *claim, struct message *ret_message);
 
-/* Checks that a claim is not prepared. The error is in the entry or in the call; the pod waits in
- * both cases. */
+/* Checks that the driver refuses to prepare a claim, and keeps working. The error is in the entry
+ * or in the call; the pod waits in both cases. */
 enum outcome dra_check_refused(
 	struct trial *trial, const struct claim_name *claim, const char *what);
+enum outcome dra_check_refused_within(
+	struct trial *trial, const struct claim_name *claim, const char *what, uint64_t limit);
+
+/* The end of a case that succeeds if the claim can be unprepared. */
+enum outcome dra_end(struct trial *trial, const struct claim_name *claim);
 
 /* Unprepares the claims of an earlier case. Other cases test whether that works. */
 void dra_unprepare_all(struct trial *trial);

@@ -56,6 +56,13 @@ static const char *const names[DRIVER_FAULTS] = {
 	[DRIVER_FAULT_REFUSES_PARAMETERS] = "refuses-parameters",
 	[DRIVER_FAULT_READS_AT_UNPREPARE] = "reads-at-unprepare",
 	[DRIVER_FAULT_DIES_WITHOUT_API] = "dies-without-api",
+	[DRIVER_FAULT_DIES_UNALLOCATED] = "dies-unallocated",
+	[DRIVER_FAULT_WAITS_FOR_API] = "waits-for-api",
+	[DRIVER_FAULT_TRUSTS_DELETION] = "trusts-deletion",
+	[DRIVER_FAULT_REVERSES] = "reverses",
+	[DRIVER_FAULT_INVALID_POOL] = "invalid-pool",
+	[DRIVER_FAULT_TAINTS_LAST] = "taints-last",
+	[DRIVER_FAULT_PLAIN_SLICES] = "plain-slices",
 };
 
 int driver_fault_from_string(const char *name, enum driver_fault *ret)

@@ -11,6 +11,7 @@
 #include "small-driver.h"
 
 #define ENOUGH_CALLS 5
+#define RETRY_USEC   (20 * USEC_PER_MSEC)
 
 /* --- files --- */
 
@@ -34,8 +35,12 @@ static void save(const struct driver *driver)
 
 void driver_load(struct driver *driver)
 {
+	_cleanup_close_ int fd = -EBADF;
 	char path[PATH_MAX];
 
+	make_path(driver, path, "state", "started");
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	driver->is_restarted = fd < 0;
 	make_path(driver, path, "state", "prepared.json");
 	driver->prepared = json_load_file(path, 0, NULL);
 	if (!driver->prepared)
@@ -183,6 +188,12 @@ static json_t *load_claim(const struct driver *driver, const char *namespace, co
 	(void)snprintf(path, sizeof(path),
 		"/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", namespace, name);
 	code = driver_ask(driver, "GET", path, NULL, &claim);
+	while (code == 503 && driver->fault == DRIVER_FAULT_WAITS_FOR_API) {
+		(void)usleep(RETRY_USEC);
+		json_decref(claim);
+		claim = NULL;
+		code = driver_ask(driver, "GET", path, NULL, &claim);
+	}
 	if (code == 503 && driver->fault == DRIVER_FAULT_DIES_WITHOUT_API)
 		_exit(1);
 	if (code == 200)
@@ -223,8 +234,14 @@ static const char *find_owner(const struct driver *driver, const char *name)
 	{
 		json_array_foreach(devices, i, device)
 		{
-			if (streq(text_of(device, "device"), name) &&
-				!json_is_true(json_object_get(device, "admin")))
+			json_auto_t *claim = NULL;
+
+			if (!streq(text_of(device, "device"), name) ||
+				json_is_true(json_object_get(device, "admin")))
+				continue;
+			if (driver->fault == DRIVER_FAULT_TRUSTS_DELETION)
+				claim = find_by_uid(driver, uid);
+			if (claim || driver->fault != DRIVER_FAULT_TRUSTS_DELETION)
 				return uid;
 		}
 	}
@@ -296,6 +313,8 @@ static json_t *make_devices(
 	size_t i;
 	int r = 0;
 
+	if (!allocation && driver->fault == DRIVER_FAULT_DIES_UNALLOCATED)
+		_exit(1);
 	if (!allocation && driver->fault != DRIVER_FAULT_TAKES_UNALLOCATED)
 		r = error_set(error, -ENODATA, "the claim is not allocated");
 	if (r >= 0)

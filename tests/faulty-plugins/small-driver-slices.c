@@ -33,7 +33,7 @@ int driver_ask(const struct driver *driver, const char *method, const char *path
 	(void)snprintf(dir, sizeof(dir), "%s/apiserver", driver->dir);
 	if (access(dir, F_OK) < 0)
 		return -ENOENT;
-	if (client_exchange(dir, "devplug-apiserver", request, &reply, &error) < 0)
+	if (client_exchange(dir, "devplug-apiserver", "DIR", request, &reply, &error) < 0)
 		return -EIO;
 	*ret = json_incref(json_object_get(reply, "body"));
 	return (int)json_integer_value(json_object_get(reply, "code"));
@@ -49,16 +49,26 @@ static json_t *make_devices(const struct driver *driver)
 	json_t *devices = json_array();
 
 	for (unsigned i = 0; i < DRIVER_DEVICES; i++) {
+		bool last = i == DRIVER_DEVICES - 1;
+		bool fails = driver->fault == DRIVER_FAULT_TAINTS_LAST ? last : i == 0;
 		json_t *device = json_object();
 		char name[16];
 
 		(void)snprintf(name, sizeof(name), "d%u", i);
 		(void)json_object_set_new(device, "name", json_string(name));
-		if (i == 0 && driver->failed)
+		if (fails && driver->failed)
 			(void)json_object_set_new(device, "taints", make_taint("NoSchedule"));
-		if (i == DRIVER_DEVICES - 1)
+		else if (last && driver->fault != DRIVER_FAULT_PLAIN_SLICES)
 			(void)json_object_set_new(device, "taints", make_taint("None"));
-		(void)json_array_append_new(devices, device);
+		if (i == 0 && driver->fault == DRIVER_FAULT_INVALID_POOL)
+			(void)json_object_set_new(device, "consumesCounters",
+				json_pack("[{s:s, s:{s:{s:s}}}]", "counterSet", "card", "counters",
+					"slots", "value", "1"));
+		(void)json_array_insert_new(devices,
+			driver->fault == DRIVER_FAULT_REVERSES && driver->is_restarted
+				? MIN_OF(i, 1U)
+				: i,
+			device);
 	}
 	return devices;
 }

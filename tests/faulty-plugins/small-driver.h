@@ -29,6 +29,7 @@ struct driver {
 	bool failed, ever_failed; /* device d0 */
 
 	bool published, gave_up; /* ResourceSlices */
+	bool is_restarted;       /* an earlier process used the directory */
 	json_t *sent, *answered; /* the devices of the last write, and those of its answer */
 
 	/* Only gRPC's thread uses these. */

@@ -89,6 +89,16 @@ class Releases(ApiTest):
                 found = self.ask("POST", CLASSES, {"metadata": {"name": "c"}, "spec": {"extendedResourceName": "vendor.example/gpu"}}).body
                 self.assertEqual("extendedResourceName" in found["spec"], wanted == "1.36")
 
+    def test_dropped_fields_are_recorded(self):
+        """Until the release is set again."""
+        for release, fields, wanted in (("1.35", {"taints": []}, True), ("1.36", {"taints": []}, False), ("1.35", {"colour": "red"}, False)):
+            with self.subTest(release=release, fields=fields):
+                self.begin(release)
+                self.stored(device("a", **fields))
+                self.assertIs(self.ask("GET", "/devplug/release").body["dropped"], wanted)
+                self.assertEqual(self.ask("PUT", "/devplug/release", {"release": release}).code, 200)
+                self.assertIs(self.ask("GET", "/devplug/release").body["dropped"], False)
+
     def test_each_feature_has_its_fields(self):
         """Switched off, a feature loses its own fields and no others."""
         for feature, lost in (("DRADeviceTaints", {"taints"}), ("DRAPartitionableDevices", {"consumesCounters"}),

@@ -29,7 +29,7 @@ FAULTS = {
     "relative-endpoint": {101},
     "announces-more": {102},
     "answers-once": {101, 102, 103},
-    "stale-socket": {104, 120, 121, 124},
+    "stale-socket": {104, 120, 121, 124, 157},
     "ignores-sigterm": {105, 122},
     # Claims
     "late-file": {110, 122, 163},
@@ -41,7 +41,7 @@ FAULTS = {
     "prepares-unknown": {112, 114, 168},
     "ignores-uid": {113},
     "ignores-name": {114},
-    "shares-devices": {115},
+    "shares-devices": {115, 169},
     "tires": {116},
     "unprepares-once": {117, 118},
     "keeps-files": {119, 121, 166, 167},
@@ -57,8 +57,11 @@ FAULTS = {
     "ignores-admin": {163},
     "ignores-parameters": {164},
     "refuses-parameters": {165},
-    "reads-at-unprepare": {166, 167},
+    "reads-at-unprepare": {166, 167, 169},
     "dies-without-api": {168},
+    "dies-unallocated": {160},
+    "waits-for-api": {168},
+    "trusts-deletion": {169},
     # ResourceSlices
     "half-pool": {150},
     "no-owner": {150},
@@ -68,6 +71,10 @@ FAULTS = {
     "writes-dropped": {155},
     "gives-up": {154},
     "new-times": {156},
+    "reverses": {157},
+    "invalid-pool": {150},
+    "taints-last": set(),
+    "plain-slices": set(),
     # Health
     "no-health": set(),
     "partial-health": {130, 131},
@@ -78,7 +85,7 @@ FAULTS = {
     "dies": {140},
     "trusts-names": {141},
 }
-SKIPPED = {"no-health": {130, 131}, "publishes-once": {156}, "keeps-changes": {156}}
+SKIPPED = {"no-health": {130, 131}, "publishes-once": {156}, "keeps-changes": {156}, "plain-slices": {155}}
 # No kubelet can call these drivers, or no scheduler can use what they publish: only one case is run.
 USELESS = {"wrong-type": 101, "no-service": 101, "relative-endpoint": 101, "half-pool": 150}
 
@@ -198,6 +205,22 @@ class Tool(unittest.TestCase):
             report = run(folder, "true", [], "--apiserver", folder)
         self.assertEqual((report.code, report.text), (1, ""))
         self.assertIn(f"no devplug-apiserver answers at {folder}/control", report.errors)
+        self.assertIn("start one with \"devplug-apiserver run\", or correct --apiserver", report.errors)
+
+    def test_path_that_is_too_long(self):
+        """For a socket: the message names the option of the program that was asked."""
+        folder = "/tmp/" + "x" * 100
+        for option, words in (("--apiserver", ["conformance", "--dra", "--plugins-registry", "/tmp", "--plugin-command", "true"]),
+                              ("--state-dir", ["pods"])):
+            answer = subprocess.run([program("devplug-kubelet"), *words, option, folder], capture_output=True, text=True)
+            self.assertEqual(answer.returncode, 1, answer.stderr)
+            self.assertIn(f"the path {folder}/control is too long for a socket: choose a shorter {option}", answer.stderr)
+
+    def test_kubelets_limit(self):
+        """A driver may take as long as a kubelet waits: 45 s with the default time limit, and less with a shorter one."""
+        report = run_driver("waits-for-api", {168}, 2)
+        self.assertEqual(report.not_ok, {168}, report.text + report.errors)
+        self.assertIn("no answer within 3000 ms", report.text)
 
     def test_release_without_health(self):
         report = run_driver("none", {130, 131}, BRIEF, options=("--as", "1.35"))
@@ -234,24 +257,37 @@ class Page(unittest.TestCase):
 
 
 class Devplugd(DraTest):
-    def test_every_case_holds(self):
+    def run_cases(self, *options, broken=False, more=()):
+        """With a resource whose health is a file, and more resources."""
         os.mkdir(self.node.path("health"))
         os.chmod(self.node.path("health"), 0o755)
         state, server = self.node.path("health/state"), self.node.path("apiserver")
+        if broken:
+            with open(state, "w") as file:
+                file.write("broken")
+        health = f'health = ( {{ probe = "file"; path = "{state}"; healthy = "ok"; missing = "healthy"; }} );'
         with subprocess.Popen([program("devplug-apiserver"), "run", "--dir", server], stdout=subprocess.PIPE) as api:
             self.addCleanup(api.wait)
             self.addCleanup(api.terminate)
             self.assertIn(b"listening", api.stdout.readline())
             self.kubeconfig = os.path.join(server, "kubelet-node-a.kubeconfig")
-            self.configure(self.resource(
-                "gpu", f'health = ( {{ probe = "file"; path = "{state}"; healthy = "ok"; missing = "healthy"; }} );', count=4))
+            self.configure(self.resource("gpu", health, count=4), *more)
             report = run(self.node.dir, f"{program('devplugd')} -c {self.node.config}", [], "--cdi-dir", self.cdi,
-                         "--apiserver", server, "--fail-command", f"echo broken > {state}", "--heal-command", f"rm {state}")
+                         "--apiserver", server, "--fail-command", f"echo broken > {state}", "--heal-command", f"rm {state}", *options)
             api.terminate()
-        self.assertEqual((report.not_ok, report.skipped), (set(), set()), report.text + report.errors)
-        self.assertEqual((report.code, report.ok), (0, dra_cases()))
+        self.assertEqual((report.code, report.not_ok), (0, set()), report.text + report.errors)
         self.assertEqual(self.files(), [])
         self.assertNotRegex(report.errors, "Sanitizer|runtime error")
+        return report
+
+    def test_every_case_holds(self):
+        report = self.run_cases()
+        # While all devices are healthy, their slices have none of the fields that a server drops.
+        self.assertEqual((report.ok, report.skipped), (dra_cases() - {155}, {155}), report.text + report.errors)
+
+    def test_dropped_fields(self):
+        report = self.run_cases("--case", "155", broken=True, more=[self.resource("good", count=1)])
+        self.assertEqual((report.ok, report.skipped), ({155}, set()), report.text + report.errors)
 
 
 if __name__ == "__main__":

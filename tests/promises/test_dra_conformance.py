@@ -256,6 +256,24 @@ class Page(unittest.TestCase):
         self.assertEqual({int(number) for number, _, _ in cases}, dra_cases())
 
 
+class Coverage(unittest.TestCase):
+    """docs/dra-coverage.md"""
+
+    def test_cases_and_tests_exist(self):
+        folder = os.path.dirname(os.path.realpath(__file__))
+        with open(os.path.join(folder, "../../docs/dra-coverage.md")) as file:
+            cells = re.findall(r"^\| [^|]* \| ([^|]*) \|$", file.read(), re.M)
+        found = {int(number) for cell in cells for number in re.findall(r"\b1\d\d\b", re.split("not done|:", cell)[0])}
+        self.assertEqual(found, dra_cases())
+        sources = ""
+        for name in os.listdir(folder):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name)) as file:
+                    sources += file.read()
+        for name in re.findall(r"`(test_\w+)`", "".join(cells)):
+            self.assertIn(f"def {name}(", sources)
+
+
 class Devplugd(DraTest):
     def run_cases(self, *options, broken=False, more=()):
         """With a resource whose health is a file, and more resources."""

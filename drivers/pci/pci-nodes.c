@@ -109,7 +109,9 @@ int pci_list_uio(
 
 /* --- vDPA --- */
 
-#define VHOST_DRIVER "vhost_vdpa"
+#define VHOST_DRIVER  "vhost_vdpa"
+#define VIRTIO        0x1af4
+#define VIRTIO_DRIVER "vp-vdpa"
 
 /* Adds the nodes of one vDPA device of the function, or the reason why there is none. */
 static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
@@ -158,6 +160,7 @@ int pci_list_vdpa(
 	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function)
 {
 	_cleanup_strings_ struct strings children = { 0 };
+	char remedy[PCI_REMEDY_MAX];
 	struct device *device;
 	bool found = false;
 	int r;
@@ -183,6 +186,16 @@ int pci_list_vdpa(
 	}
 	if (found)
 		return 0;
+	if (function->vendor == VIRTIO && !streq(function->driver, VIRTIO_DRIVER)) {
+		r = pci_describe_rebinding(pci, function->address, function->directory,
+			function->driver, VIRTIO_DRIVER, remedy);
+		return r < 0
+			? r
+			: device_set_problem(device,
+				  "%s is bound to %s, not to " VIRTIO_DRIVER ": %s",
+				  function->address,
+				  function->driver[0] ? function->driver : "no driver", remedy);
+	}
 	return device_set_problem(device,
 		"%s has no vDPA device: run \"vdpa dev add name vdpa-%s mgmtdev pci/%s\"",
 		function->address, function->address, function->address);

@@ -71,6 +71,23 @@ static void test_vdpa(void **state)
 		"0000:6b:00.1! vdpa0 of 0000:6b:00.1 is bound to vhost_vdpa, which created no device node: read the kernel's log\n");
 }
 
+/* The driver that makes vDPA devices of virtio is not the one that the kernel binds. */
+static void test_vdpa_of_virtio(void **state)
+{
+	static const char match[] = "{ access = \"vdpa\"; vendor = 0x1af4; }";
+
+	pci_plant("0000:00:04.0", "0x1af4", "0x1041", "0x020000");
+	pci_bind("0000:00:04.0", "virtio-pci");
+	expect(match,
+		"0000:00:04.0! 0000:00:04.0 is bound to virtio-pci, not to vp-vdpa: unless the host needs it, run \"driverctl set-override 0000:00:04.0 vp-vdpa\"\n");
+	host_remove(PCI_ROOT "/0000:00:04.0/driver");
+	expect(match,
+		"0000:00:04.0! 0000:00:04.0 is bound to no driver, not to vp-vdpa: run \"driverctl set-override 0000:00:04.0 vp-vdpa\"\n");
+	pci_bind("0000:00:04.0", "vp-vdpa");
+	expect(match,
+		"0000:00:04.0! 0000:00:04.0 has no vDPA device: run \"vdpa dev add name vdpa-0000:00:04.0 mgmtdev pci/0000:00:04.0\"\n");
+}
+
 static void test_mdev(void **state)
 {
 	plant_host();
@@ -142,6 +159,7 @@ int main(void)
 		TEST(test_nodes),
 		TEST(test_uio),
 		TEST(test_vdpa),
+		TEST(test_vdpa_of_virtio),
 		TEST(test_network_information),
 		TEST(test_mdev),
 	};

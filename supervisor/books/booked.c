@@ -371,14 +371,29 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
+/* A reload may have made the interval shorter than the rest of the wait. */
+static bool is_due_by(const struct booked *booked, uint64_t time)
+{
+	int enabled = SD_EVENT_OFF;
+	uint64_t due = 0;
+
+	if (!booked->waiting)
+		return false;
+	/* Without the timer, an answer is awaited. */
+	return sd_event_source_get_enabled(booked->timer, &enabled) < 0 ||
+		enabled == SD_EVENT_OFF || sd_event_source_get_time(booked->timer, &due) < 0 ||
+		due <= time;
+}
+
 void booked_changed(struct booked *booked)
 {
+	uint64_t due = now_usec(CLOCK_MONOTONIC) + interval_of(booked);
+
 	if (!asks_pods(booked) || !is_wanted(booked))
 		booked->pods = pod_table_free(booked->pods);
-	if (booked->waiting || !is_wanted(booked))
+	if (!is_wanted(booked) || is_due_by(booked, due))
 		return;
-	if (sd_event_source_set_time(
-		    booked->timer, now_usec(CLOCK_MONOTONIC) + interval_of(booked)) >= 0 &&
+	if (sd_event_source_set_time(booked->timer, due) >= 0 &&
 		sd_event_source_set_enabled(booked->timer, SD_EVENT_ONESHOT) >= 0)
 		booked->waiting = true;
 }

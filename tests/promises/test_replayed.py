@@ -21,6 +21,7 @@ class Replayed(NodeTest):
         super().setUp()
         self.node.kubelet_options = ["--topology-policy", "none"]
         self.resources = {}
+        self.interval = 1
 
     # --- the host
 
@@ -45,7 +46,7 @@ class Replayed(NodeTest):
 
     def configure(self):
         self.node.configure(*self.resources.values(), kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock"; '
-                                                              "pod_resources_interval = 1;")
+                                                              f"pod_resources_interval = {self.interval};")
 
     def begin(self):
         self.configure()
@@ -55,7 +56,11 @@ class Replayed(NodeTest):
             until(lambda: "Healthy" in self.listed(resource).values(), f"the devices of {resource}")
 
     def reboot(self, **nodes):
-        """The host is restarted, and the devices have other nodes. Returns what becomes of the pods."""
+        """The host is restarted, and the devices have other nodes. Returns what becomes of the pods. What rejected pods held is
+        not forgotten before remove() removes one, so that it can be seen.
+        """
+        self.interval = 3600
+        self.configure()
         self.node.stop_kubelet(signal.SIGKILL)
         self.node.stop(signal.SIGKILL)
         shutil.rmtree(self.node.run)
@@ -71,6 +76,14 @@ class Replayed(NodeTest):
     # --- pods
 
     held = set()
+
+    def remove(self, *names):
+        """Removes pods, and lets devplugd find out."""
+        for name in names:
+            self.node.ask_kubelet("pod", "rm", name)
+        self.interval = 1
+        self.configure()
+        self.node.reload()
 
     def pod(self, name, resource="a", count=1, init=True):
         """A pod whose containers do not run when the kubelet is restarted. Returns the ids of its devices."""
@@ -158,7 +171,7 @@ class Reboot(Replayed):
         self.expect(**{self.FUNCTIONS[held]: its_pod(f"vfio/{group}", f"vfio/{taken}"),
                        self.FUNCTIONS[other]: a_pod(f"vfio/{group}", self.FUNCTIONS[held])})
         # When the pod is gone, both are free.
-        self.node.ask_kubelet("pod", "rm", "p")
+        self.remove("p")
         self.expect()
 
     def test_P21_same_nodes(self):
@@ -177,8 +190,7 @@ class Reboot(Replayed):
         (first, a), (second, b), (third, c) = self.hold("p"), self.hold("q"), self.hold("r")
         self.reboot(**{first: b, second: c, third: a})
         until(lambda: len(self.unhealthy()) == 3, "all devices to be unhealthy")
-        for name in self.held:
-            self.node.ask_kubelet("pod", "rm", name)
+        self.remove(*self.held)
         self.node.await_allocatable(a=3)
         self.expect()
 
@@ -282,7 +294,7 @@ class FormerIds(Tree):
         self.configure()
         self.assertEqual(self.reboot(x=1, y=0), {"p": "pod-rejected"})
         self.expect_former(held, "yx"[int(held[3])])
-        self.node.ask_kubelet("pod", "rm", "p")
+        self.remove("p")
         self.expect()
 
 

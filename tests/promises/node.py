@@ -276,8 +276,8 @@ class Node:
         return status["generation"] if status else 0
 
     def resource(self, name):
-        status = self.status() or {"resources": []}
-        for resource in status["resources"]:
+        """What devplugctl shows of a resource, or None. On a busy machine, a request may end without an answer."""
+        for resource in until(self.status, "an answer of the daemon")["resources"]:
             if resource["name"] == name:
                 return resource
         return None

@@ -164,6 +164,11 @@ static int watch_target(struct scan *scan, const char *host, const char *target)
 	return scan_watch(scan, *directory ? directory : "/");
 }
 
+static int claim_node(const char *path, void *userdata)
+{
+	return MIN_OF(device_add_claim(userdata, path), 0);
+}
+
 static int add_path(struct scan *scan, struct device *device, const struct path_member *member,
 	const struct place *place)
 {
@@ -189,7 +194,10 @@ static int add_path(struct scan *scan, struct device *device, const struct path_
 		return r;
 	if (S_ISCHR(place->st.st_mode) || S_ISBLK(place->st.st_mode))
 		return add_sysfs(device, scan_root(scan), &place->st);
-	return 0;
+	/* A container gets the nodes in a directory, which other resources may offer one by one. */
+	return member->limit == 1
+		? node_walk(scan_root(scan), target ?: host, scan, claim_node, device)
+		: 0;
 }
 
 /* --- zipping --- */

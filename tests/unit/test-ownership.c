@@ -368,6 +368,47 @@ static void test_claims(void **state)
 	(void)inventory_free(inventory);
 }
 
+/* A container gets the nodes in a directory, which other resources may offer one by one. */
+static void test_claims_of_directories(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_free_ char *text = NULL;
+	struct inventory *inventory = NULL;
+
+	host_mkdir("/dev/snd/by-id");
+	host_mknod("/dev/snd/controlC0");
+	host_symlink("../controlC0", "/dev/snd/by-id/usb-A");
+	host_mkdir("/dev/dri");
+	host_mknod("/dev/dri/card0");
+	host_mknod("/dev/x");
+	config = declare("driver = \"path\"; match = ( \"/dev/snd\", { paths = ( \"/dev/x\", "
+			 "{ path = \"/dev/dri\"; limit = 2; } ); } );");
+	assert_int_equal(inventory_new(host_event, declaration_of(config), host_root, NULL, NULL,
+				 &inventory),
+		0);
+	assert_int_equal(inventory_start(inventory, NULL), 0);
+	snapshot = inventory_snapshot(inventory);
+	assert_int_equal(
+		hardware_claims_text(declaration_of(config), snapshot, host_root, &text), 0);
+	assert_string_equal(
+		text, "snd\t/dev/snd\t/dev/snd/controlC0\nx+dri\t/dev/x\n\t+/dev/dri\n");
+	/* A new one is claimed, too. */
+	host_mknod("/dev/snd/pcmC0D0p");
+	for (int i = 0; i < 100 && !strstr(text, "pcmC0D0p"); i++) {
+		assert_true(sd_event_run(host_event, UINT64_C(100000)) >= 0);
+		snapshot = snapshot_unref(snapshot);
+		free(text);
+		text = NULL;
+		snapshot = inventory_snapshot(inventory);
+		assert_int_equal(
+			hardware_claims_text(declaration_of(config), snapshot, host_root, &text),
+			0);
+	}
+	assert_non_null(strstr(text, "\t/dev/snd/pcmC0D0p"));
+	(void)inventory_free(inventory);
+}
+
 /* What a container gets with a device in addition, and what may go stale in its variables. */
 static void test_P21_marks(void **state)
 {
@@ -472,6 +513,8 @@ int main(void)
 		cmocka_unit_test(test_definition),
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test_setup_teardown(test_claims, host_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_claims_of_directories, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_P21_marks, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_owners, host_setup, host_teardown),
 	};

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Explains entries of the declaration that find nothing, or apply to no device: here, everything is
- * known of a scan.
+ * Explains entries of the declaration that find nothing, or apply to no device, and names devices
+ * that the host uses: here, everything is known of a scan.
  */
 #include "drivers/inventory/listing.h"
 
+#include <sys/sysmacros.h>
+
+#include "drivers/host/host-use.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/template.h"
@@ -189,6 +192,68 @@ static void explain_rules(const struct declaration *declaration, struct scan *sc
 	}
 }
 
+/* --- disks that the host uses --- */
+
+/* Whether a node of the device may be a block device, as far as the scan knows: a
+ * resource may have thousands of other devices. */
+static bool may_have_disk(const struct device *device)
+{
+	const char *subsystem = device_variable(device, "subsystem");
+	const char *sysfs = device_variable(device, "sysfs");
+
+	return (!subsystem || streq(subsystem, "block")) &&
+		!(sysfs && startswith(sysfs, "/sys/dev/char/"));
+}
+
+/* Returns 1 if the host uses a disk that a container gets with the device, 0 or -ENOMEM. */
+static int uses_device(
+	struct host_use *use, const struct device *device, char ret_reason[static HOST_USE_MAX])
+{
+	for (size_t i = 0; i < device->n_nodes; i++) {
+		char path[64], name[NAME_MAX + 1];
+		struct stat st;
+		int r;
+
+		if (device->nodes[i].mount ||
+			sysroot_stat(scan_root(use->scan), device->nodes[i].host, &st) < 0 ||
+			!S_ISBLK(st.st_mode))
+			continue;
+		(void)snprintf(path, sizeof(path), "%u:%u", major(st.st_rdev), minor(st.st_rdev));
+		r = sysfs_read_link(scan_root(use->scan), "/sys/dev/block", path, name);
+		if (r >= 0)
+			r = host_use_of_disk(use, name, ret_reason);
+		if (r == -ENOMEM || r > 0)
+			return r;
+	}
+	return 0;
+}
+
+/* As the driver net names interfaces that the host needs, but these disks are offered: only the
+ * administrator knows whether that is meant. */
+static int note_disks(struct scan *scan)
+{
+	_cleanup_host_use_ struct host_use use = { .scan = scan };
+	char reason[HOST_USE_MAX], first[DEVICE_ID_MAX + HOST_USE_MAX + 8], more[48] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < scan->n_devices; i++) {
+		const struct device *device = scan->devices[i];
+		int r = may_have_disk(device) ? uses_device(&use, device, reason) : 0;
+
+		if (r < 0)
+			return r;
+		if (r > 0 && n++ == 0)
+			(void)snprintf(first, sizeof(first), "%s (%s)", device->id, reason);
+	}
+	if (n > 1)
+		(void)snprintf(more, sizeof(more), " and %zu more", n - 1);
+	if (n > 0)
+		scan_note(scan,
+			"the host uses %s%s, which is offered to pods: unless that is meant, name it in `exclude`",
+			first, more);
+	return 0;
+}
+
 int list_devices(const struct declaration *declaration, struct scan *scan, struct error *error)
 {
 	int r;
@@ -205,5 +270,7 @@ int list_devices(const struct declaration *declaration, struct scan *scan, struc
 		explain_rules(declaration, scan);
 	if (r >= 0 && scan->n_devices > 0 && *scan->root)
 		explain_probes(declaration, scan);
+	if (r >= 0 && note_disks(scan) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
 	return r;
 }

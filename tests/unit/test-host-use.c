@@ -4,8 +4,11 @@
  */
 #include "host-use-fixture.h"
 
+#include <sys/sysmacros.h>
+
 #include "drivers/host/host-use.h"
 #include "drivers/host/scan-run.h"
+#include "drivers/inventory/listing.h"
 
 #define SCSI "/sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block"
 
@@ -51,6 +54,51 @@ static void test_mounts(void **state)
 		MOUNTS "27 1 0:25 / / rw shared:1 - btrfs /dev/mapper/vg-root rw,subvol=/\n");
 	assert_string_equal(use_of("dm-0"), "dm-0 is mounted at /");
 	assert_string_equal(use_of("sda"), "");
+}
+
+static void expect_note(const char *keys, const char *expected)
+{
+	_cleanup_config_ struct config *config = declare(keys);
+	_cleanup_scan_ struct scan scan = { .root = host_root };
+	struct error error;
+
+	assert_int_equal(list_devices(declaration_of(config), &scan, &error), 0);
+	assert_string_equal(scan.notes.count > 0 ? scan.notes.items[0] : "", expected);
+}
+
+/* Disks are offered, but not without a word if the host uses them. */
+static void test_notes(void **state)
+{
+	static const char by_path[] = "driver = \"path\"; match = \"/dev/sd*\";";
+	static const char by_link[] = "driver = \"path\"; match = \"/dev/disk/*\";";
+	static const char by_class[] =
+		"driver = \"sysfs\"; match = ( { subsystem = \"block\"; name = \"sda\"; } );";
+	static const char *const names[] = { "sda", "sda1", "sda2" };
+	char path[512];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+		(void)snprintf(path, sizeof(path), "%s/dev/%s", host_root, names[i]);
+		if (mknod(path, S_IFBLK | 0600, makedev(8, i)) < 0)
+			skip();
+	}
+	host_mkdir("/dev/disk");
+	host_symlink("../sda2", "/dev/disk/data");
+	host_write(SCSI "/sda/uevent", "DEVNAME=sda\n");
+	host_write(SCSI "/sda/dev", "8:0\n");
+	expect_note(by_path, "");
+	host_write("/proc/1/mountinfo", MOUNTS "30 27 8:1 / / rw - ext4 /dev/sda1 rw\n");
+	expect_note(by_path,
+		"the host uses sda (sda1 is mounted at /) and 1 more, which is offered to pods: unless "
+		"that is meant, name it in `exclude`");
+	expect_note(by_link, "");
+	expect_note(by_class,
+		"the host uses sda (sda1 is mounted at /), which is offered to pods: unless that "
+		"is meant, name it in `exclude`");
+	host_write("/proc/1/mountinfo", MOUNTS);
+	host_write("/proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n");
+	expect_note(by_link,
+		"the host uses disk:data (sda2 is swap space), which is offered to pods: unless that is "
+		"meant, name it in `exclude`");
 }
 
 /* A line of any length is one line. */
@@ -137,6 +185,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_mounts, setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_notes, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_long_line, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_swap, setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_file_systems, setup, host_teardown),

@@ -38,6 +38,11 @@ class DraTest(ToolTest):
         self.socket = until(self.kubelet.find, "the driver's socket")
         self.kubelet.register(self.socket)
 
+    def register_again(self):
+        """After the driver has ended: its socket of before may still be there."""
+        self.socket = until(lambda: self.kubelet.find_other(self.socket), "another socket of the driver")
+        self.kubelet.register(self.socket)
+
     def begin(self, *resources, **options):
         self.configure(*resources, **options)
         self.node.start()

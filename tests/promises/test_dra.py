@@ -240,7 +240,7 @@ class Dra(DraTest):
         self.begin(self.resource("gpu", 'cordon = "gpu-1";'))
         self.await_pool(lambda pool: len(pool) == 2)
         os.kill(self.process(), signal.SIGKILL)
-        self.register()
+        self.register_again()
         self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-2").returncode, 0)
         self.await_pool(lambda pool: len(pool) == 1)
         self.api.kubernetes = Release("1.34")
@@ -478,7 +478,7 @@ class Dra(DraTest):
         pid = until(self.process, "devplugd-cluster")
         os.kill(pid, signal.SIGKILL)
         until(lambda: self.process() not in (None, pid), "another devplugd-cluster")
-        self.register()
+        self.register_again()
         self.api.stop()
         self.assertEqual(self.prepare(claim), answer)
         self.node.daemon.kill()
@@ -488,8 +488,7 @@ class Dra(DraTest):
         with open(stray, "w") as file:
             file.write("{}")
         self.node.start()
-        until(lambda: self.kubelet.find_other(self.socket), "a new socket")
-        self.register()
+        self.register_again()
         self.assertEqual(self.prepare(claim), answer)
         os.unlink(os.path.join(self.cdi, f"devplugd.dra-{claim[2]}.json"))
         self.assertEqual(self.prepare(claim), answer)
@@ -531,8 +530,7 @@ class Dra(DraTest):
                                     "devices": [{"name": name, "containerEdits": env}]}}, file)
         remove_tree(self.cdi)
         self.node.start()
-        until(lambda: self.kubelet.find_other(self.socket), "a new socket")
-        self.register()
+        self.register_again()
         until(lambda: self.files() == sorted(f"devplugd.dra-{claim[2]}.json" for claim in (good, *bad[:2])),
               "the edits that are built again")
         for claim in (good, *bad[:2]):
@@ -570,8 +568,7 @@ class Dra(DraTest):
         self.node.daemon.wait()
         self.change_saved(dropped[2], lambda claim: claim["devices"][0].update(cdi=claim["devices"][0]["cdi"] * 2))
         self.node.start()
-        until(lambda: self.kubelet.find_other(self.socket), "a new socket")
-        self.register()
+        self.register_again()
         self.assertEqual(self.files(), [f"devplugd.dra-{kept[2]}.json"])
         self.assertIn(f"the saved claim default/c1 (UID {dropped[2]}) cannot be read", self.node.output())
         self.assertEqual(self.node.output().count("cannot be read"), 1)
@@ -843,15 +840,13 @@ class Dra(DraTest):
             pid = self.process()
             os.kill(pid, signal.SIGKILL)
             until(lambda: self.process() not in (None, pid), "another devplugd-cluster")
-            until(lambda: self.kubelet.find_other(self.socket), "its socket")
-            self.register()
+            self.register_again()
 
         def restart():
             self.node.daemon.kill()
             self.node.daemon.wait()
             self.node.start()
-            until(lambda: self.kubelet.find_other(self.socket), "its socket")
-            self.register()
+            self.register_again()
             # What devices there are is told with the slices.
             until(lambda: self.node.status() and self.node.status()["resources"][0]["state"] == "serving", "the resource")
 

@@ -37,11 +37,9 @@ class DraClaims(DraTest):
         return "default", name, self.api.allocate(name, DRIVER, [("a", device) for device in names])
 
     def start(self, begun=lambda: None):
-        before = self.socket
         self.node.start()
         begun()
-        until(lambda: self.kubelet.find_other(before), "a new socket")
-        self.register()
+        self.register_again()
         until(lambda: self.dra()["slices"] == 1, "devplugd-cluster to know the devices")
 
     def test_P22_stop_and_start(self):

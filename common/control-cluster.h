@@ -10,8 +10,9 @@
 enum cluster_type {
 	/* supervisor to devplugd-cluster */
 	CLUSTER_CONFIGURE = CONTROL_OWN, /* [fd] sealed memfd with its settings as JSON */
-	CLUSTER_SESSION,    /* [session, fd] listening socket, which the kubelet client registers */
-	CLUSTER_REGISTERED, /* [] the kubelet has registered the driver, maybe again */
+	CLUSTER_SESSION,    /* [driver, session, fd] listening socket, which the kubelet client
+			       registers */
+	CLUSTER_REGISTERED, /* [driver] the kubelet has registered the driver, maybe again */
 	CLUSTER_FILE,       /* [text, fd?] answers FILE_WANTED, whose text it repeats; sealed memfd
 			       with the content, if the file can be read */
 	CLUSTER_PREPARED, /* [number, text, fd?] answers PREPARE or UNPREPARE; text: why not; sealed
@@ -23,14 +24,14 @@ enum cluster_type {
 	/* devplugd-cluster to supervisor */
 	CLUSTER_SESSION_ENDED, /* [session, text] why */
 	CLUSTER_FILE_WANTED,   /* [text] the kubeconfig file, if empty, or a path that is in it */
-	CLUSTER_PREPARE,       /* [number, fd] sealed memfd with JSON, see
+	CLUSTER_PREPARE,       /* [driver, number, fd] sealed memfd with JSON, see
 				  supervisor/books/dra-claim.h */
-	CLUSTER_UNPREPARE,     /* [number, text] uid of the claim */
-	CLUSTER_PUBLISHED, /* [text] resource whose devices are stored in ResourceSlices, since the
-			      driver was registered */
+	CLUSTER_UNPREPARE,     /* [driver, number, text] uid of the claim */
+	CLUSTER_PUBLISHED, /* [driver, text] resource whose devices are stored in ResourceSlices,
+			      since the driver was registered */
 	CLUSTER_HAPPENED,  /* [number, text] an event that is counted, see cluster_events; number:
 			      microseconds that it took */
-	CLUSTER_POOL,      /* [pool, text] what is published; text: what fails, or empty */
+	CLUSTER_POOL,      /* [driver, pool, text] what is published; text: what fails, or empty */
 };
 
 /* What devplugd-cluster counts: a claim of the kubelet's calls that was answered, and requests to

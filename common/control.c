@@ -43,6 +43,7 @@ static const struct {
 	{ NUMBER(lacks), FIELD_POOL, COUNT },
 	{ NUMBER(peer), FIELD_PEER, 0 },
 	{ NUMBER(prestart), FIELD_PRESTART, 0 },
+	{ NUMBER(driver), FIELD_DRIVER, NOT_ZERO },
 #undef NUMBER
 };
 

@@ -45,6 +45,7 @@ enum control_field {
 	FIELD_TEXT = 1 << 8,      /* `text` */
 	FIELD_PEER = 1 << 9,      /* `peer` */
 	FIELD_PRESTART = 1 << 10, /* `prestart` */
+	FIELD_DRIVER = 1 << 11,   /* `driver`, not 0 */
 };
 
 struct control_rule {
@@ -77,6 +78,7 @@ struct control_message {
 	uint64_t lacks;              /* of the API server: bits of enum slice_lack */
 	uint64_t peer;               /* process that listens on kubelet.sock; 0: unknown */
 	uint64_t prestart;           /* whether PreStartContainer is required */
+	uint64_t driver;             /* a DRA driver, numbered by the supervisor */
 	char text[CONTROL_TEXT_MAX]; /* NUL-terminated UTF-8 */
 	int fds[CONTROL_FDS_MAX];    /* -EBADF where absent; owned by the holder of the message */
 	bool is_foreign; /* came from a child: the descriptors must be closed as in foreign.h */

@@ -41,7 +41,6 @@ struct dra_calls {
 	const struct dra_node_options *options;
 	struct dra_call *first;
 	struct job *jobs;
-	uint64_t last_number;
 	uint64_t timed_out_at; /* when the API server last did not answer; CLOCK_MONOTONIC */
 	sd_event_source *send_timer, *call_timer;
 };
@@ -108,11 +107,12 @@ static int send_question(struct job *job)
 			return -ENOMEM;
 	} else
 		(void)snprintf(message.text, sizeof(message.text), "%s", claim_of(job)->uid);
-	message.number = job->calls->last_number + 1;
+	message.driver = job->calls->options->number;
+	message.number = *job->calls->options->last_question + 1;
 	r = control_send(CONTROL_FD, &message);
 	if (r < 0)
 		return r;
-	job->number = ++job->calls->last_number;
+	job->number = ++*job->calls->options->last_question;
 	job->stage = SENT;
 	return 0;
 }

@@ -15,16 +15,12 @@
 #include "common/json-read.h"
 #include "common/log.h"
 #include "common/sealed.h"
-#include "dra/dra-health.h"
-#include "dra/dra-node.h"
-#include "dra/dra-publisher.h"
 #include "dra/model/dra-slices.h"
+#include "dra/served-driver.h"
 
 #define SETTINGS_MAX (1U << 20)
 #define MEMORY_MAX   (768UL << 20)
 #define STOP_GRACE   (300 * USEC_PER_MSEC)
-/* How long the first publication waits for resources that have not reported their devices. */
-#define REPORT_WAIT (10 * USEC_PER_SEC)
 
 /* A function of the leak sanitizer, if the build uses it. The sanitizer otherwise checks in exit(),
  * which is not called. */
@@ -35,159 +31,97 @@ struct driver_process {
 	sd_event_source *alive;
 	uid_t supervisor_uid;
 	struct dra_api *api;
-	struct dra_publisher *publisher; /* this and the next two are NULL before the first
-					  * settings */
-	struct dra_node *node;
-	struct dra_health *health;
-	char *driver, *node_name;
-	json_t *resources; /* names of the settings, in their order */
-	json_t *devices;   /* by resource, as far as they are known */
-	json_t *held;      /* see CLUSTER_HELD */
-	sd_event_source *report_wait;
-	bool waited;  /* known devices are published, although a resource has not reported */
-	json_t *told; /* the published resources that the supervisor knows */
+	char *node_name; /* NULL before the first settings */
+	struct served_driver **drivers;
+	size_t n_drivers;
+	uint64_t last_question;
+	json_t *devices; /* by resource, as far as they are known */
+	json_t *held;    /* see CLUSTER_HELD */
 };
 
-/* --- what is published --- */
+/* --- drivers --- */
 
-/* After a start, slices that are published already stay until each resource has reported its
- * devices, because devices that are left out cannot be allocated meanwhile. */
+static struct served_driver *find_driver(const struct driver_process *process, uint64_t number)
+{
+	for (size_t i = 0; i < process->n_drivers; i++)
+		if (served_driver_number(process->drivers[i]) == number)
+			return process->drivers[i];
+	return NULL;
+}
+
+static int add_driver(struct driver_process *process, uint64_t number, const char *name)
+{
+	const struct served_driver_options options = {
+		.event = process->event,
+		.api = process->api,
+		.supervisor_uid = process->supervisor_uid,
+		.node = process->node_name,
+		.number = number,
+		.last_question = &process->last_question,
+	};
+	int r;
+
+	r = array_reserve(
+		(void **)&process->drivers, process->n_drivers, sizeof(struct served_driver *));
+	if (r >= 0)
+		r = served_driver_new(&options, name, &process->drivers[process->n_drivers]);
+	if (r >= 0)
+		process->n_drivers++;
+	return r;
+}
+
 static void publish(struct driver_process *process)
 {
-	json_auto_t *resources = json_array();
-	json_t *name;
-	size_t i;
-
-	json_array_foreach(process->resources, i, name)
-	{
-		json_t *devices = json_object_get(process->devices, json_string_value(name));
-
-		if (!devices && !process->waited)
-			return;
-		if (!devices)
-			continue;
-		(void)json_array_append_new(
-			resources, json_pack("{s:O, s:O}", "name", name, "devices", devices));
-	}
-	process->waited = true;
-	if (dra_publisher_set(process->publisher, resources, process->held) < 0)
-		log_error("the devices cannot be published: out of memory");
-	dra_health_set(process->health, dra_publisher_names(process->publisher));
-}
-
-static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata)
-{
-	struct driver_process *process = userdata;
-
-	if (process->waited)
-		return 0;
-	process->waited = true;
-	log_notice("some resources have not reported their devices; the devices of the "
-		   "other resources are published now");
-	publish(process);
-	return 0;
-}
-
-/* Reports each resource whose devices the API server stores, once after a registration. */
-static void report_published(struct driver_process *process)
-{
-	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_PUBLISHED);
-	const json_t *resources = dra_publisher_published(process->publisher), *resource;
-	size_t i;
-
-	json_array_foreach(resources, i, resource)
-	{
-		const char *name = text_of(resource, "name");
-
-		if (json_object_get(process->told, name))
-			continue;
-		(void)snprintf(message.text, sizeof(message.text), "%s", name);
-		if (control_send(CONTROL_FD, &message) >= 0)
-			(void)json_object_set_new(process->told, name, json_true());
-	}
-}
-
-static void on_pool(const struct dra_pool_state *state, void *userdata)
-{
-	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_POOL);
-	struct driver_process *process = userdata;
-
-	message.generation = state->generation;
-	message.slices = state->slices;
-	message.lacks = state->lacks;
-	(void)snprintf(message.text, sizeof(message.text), "%s", state->failure);
-	(void)control_send(CONTROL_FD, &message);
-	report_published(process);
-}
-
-static const json_t *get_names(void *userdata)
-{
-	struct driver_process *process = userdata;
-
-	return dra_publisher_names(process->publisher);
-}
-
-static const char *get_pool(void *userdata)
-{
-	struct driver_process *process = userdata;
-
-	return process->node_name;
+	for (size_t i = 0; i < process->n_drivers; i++)
+		served_driver_publish(process->drivers[i], process->devices, process->held);
 }
 
 /* --- messages --- */
 
-static int start(struct driver_process *process)
+static int configure_driver(struct driver_process *process, json_t *settings)
 {
-	const struct dra_node_options options = {
-		.event = process->event,
-		.api = process->api,
-		.driver = process->driver,
-		.supervisor_uid = process->supervisor_uid,
-		.names = get_names,
-		.pool = get_pool,
-		.userdata = process,
-	};
-	int r;
+	json_t *resources;
+	const char *name;
+	json_int_t number;
+	int r = 0;
 
-	r = dra_publisher_new(process->event, process->api, process->driver, process->node_name,
-		on_pool, process, &process->publisher);
+	if (json_unpack(settings, "{s:I, s:s, s:o}", "number", &number, "name", &name, "resources",
+		    &resources) < 0)
+		return -EBADMSG;
+	if (!find_driver(process, (uint64_t)number))
+		r = add_driver(process, (uint64_t)number, name);
 	if (r >= 0)
-		r = dra_node_new(&options, &process->node);
-	if (r >= 0)
-		r = sd_event_add_time_relative(process->event, &process->report_wait,
-			CLOCK_MONOTONIC, REPORT_WAIT, USEC_PER_SEC, on_report_wait, process);
-	return r < 0 ? r
-		     : dra_health_new(process->event, dra_node_server(process->node),
-			       process->node_name, &process->health);
+		served_driver_set_resources(find_driver(process, (uint64_t)number), resources);
+	return r;
 }
 
 static int handle_configure(struct driver_process *process, struct control_message *message)
 {
 	_cleanup_free_ char *text = NULL;
 	json_auto_t *settings = NULL;
-	const char *driver, *node;
-	json_t *resources;
-	size_t size;
+	json_t *drivers, *driver;
+	const char *node;
+	size_t size, i;
 	int r;
 
 	r = sealed_read(message->fds[0], SETTINGS_MAX, &text, &size);
 	if (r < 0)
 		return r;
 	settings = json_loadb(text, size, 0, NULL);
-	if (json_unpack(settings, "{s:s, s:s, s:o}", "driver", &driver, "node", &node, "resources",
-		    &resources) < 0)
+	if (json_unpack(settings, "{s:s, s:o}", "node", &node, "drivers", &drivers) < 0)
 		return -EBADMSG;
-	json_decref(process->resources);
-	process->resources = json_incref(resources);
-	/* One that comes back later is a new one for the supervisor. */
-	(void)json_object_clear(process->told);
-	if (process->publisher) {
-		publish(process);
-		return 0;
+	/* Another name of the node comes with another process. */
+	if (!process->node_name)
+		process->node_name = strdup(node);
+	if (!process->node_name)
+		return -ENOMEM;
+	json_array_foreach(drivers, i, driver)
+	{
+		if (r >= 0)
+			r = configure_driver(process, driver);
 	}
-	process->driver = strdup(driver);
-	process->node_name = strdup(node);
-	return process->driver && process->node_name ? start(process) : -ENOMEM;
+	publish(process);
+	return r;
 }
 
 static int handle_inventory(struct driver_process *process, struct control_message *message)
@@ -203,8 +137,7 @@ static int handle_inventory(struct driver_process *process, struct control_messa
 	devices = dra_devices_read(text, size);
 	if (devices) {
 		(void)json_object_set_new(process->devices, message->text, devices);
-		if (process->publisher)
-			publish(process);
+		publish(process);
 	}
 	return 0;
 }
@@ -212,7 +145,7 @@ static int handle_inventory(struct driver_process *process, struct control_messa
 static int handle_held(struct driver_process *process, struct control_message *message)
 {
 	_cleanup_free_ char *text = NULL;
-	json_t *held;
+	json_t *held, *before;
 	size_t size;
 	int r;
 
@@ -224,25 +157,28 @@ static int handle_held(struct driver_process *process, struct control_message *m
 		json_decref(held);
 		return -EBADMSG;
 	}
-	json_decref(process->held);
+	before = process->held;
 	process->held = held;
-	if (process->publisher)
-		publish(process);
+	publish(process);
+	json_decref(before);
 	return 0;
 }
 
 static int handle_session(struct driver_process *process, struct control_message *message)
 {
-	if (process->node)
-		dra_node_open_session(process->node, message);
+	struct served_driver *driver = find_driver(process, message->driver);
+
+	if (driver)
+		served_driver_open_session(driver, message);
 	return 0;
 }
 
 static int handle_registered(struct driver_process *process, struct control_message *message)
 {
-	(void)json_object_clear(process->told);
-	if (process->publisher)
-		dra_publisher_registered(process->publisher);
+	struct served_driver *driver = find_driver(process, message->driver);
+
+	if (driver)
+		served_driver_registered(driver);
 	return 0;
 }
 
@@ -254,8 +190,8 @@ static int handle_file(struct driver_process *process, struct control_message *m
 
 static int handle_prepared(struct driver_process *process, struct control_message *message)
 {
-	if (process->node)
-		dra_node_take_prepared(process->node, message);
+	for (size_t i = 0; i < process->n_drivers; i++)
+		served_driver_take_prepared(process->drivers[i], message);
 	return 0;
 }
 
@@ -302,8 +238,8 @@ static int on_alive(sd_event_source *source, uint64_t usec, void *userdata)
 	struct driver_process *process = userdata;
 
 	(void)control_send(CONTROL_FD, &message);
-	if (process->node)
-		dra_node_free_the_way(process->node);
+	for (size_t i = 0; i < process->n_drivers; i++)
+		served_driver_free_the_way(process->drivers[i]);
 	return sd_event_source_set_time_relative(source, CONTROL_ALIVE_INTERVAL);
 }
 
@@ -323,7 +259,6 @@ static int run(struct driver_process *process)
 	process->supervisor_uid = supervisor.uid;
 	process->devices = json_object();
 	process->held = json_object();
-	process->told = json_object();
 	r = sandbox_give_up_programs(true);
 	if (r >= 0)
 		r = sd_event_default(&process->event);
@@ -345,19 +280,14 @@ static int run(struct driver_process *process)
 
 static void process_done(struct driver_process *process)
 {
-	if (process->node)
-		dra_node_stop(process->node, STOP_GRACE);
-	(void)dra_health_free(process->health);
-	(void)dra_publisher_free(process->publisher);
+	for (size_t i = 0; i < process->n_drivers; i++)
+		served_driver_stop(process->drivers[i], STOP_GRACE);
+	free(process->drivers);
 	(void)dra_api_free(process->api);
-	json_decref(process->resources);
 	json_decref(process->devices);
 	json_decref(process->held);
-	json_decref(process->told);
-	free(process->driver);
 	free(process->node_name);
 	sd_event_source_disable_unref(process->alive);
-	sd_event_source_disable_unref(process->report_wait);
 	sd_event_unref(process->event);
 }
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when devplugd-cluster runs and which resources are served by DRA. Such a resource has
- * sessions like others, but without a socket: they begin when the kubelet has registered the driver
+ * sessions like others, but without a socket: they begin when the kubelet has registered its driver
  * and end with devplugd-cluster. The prepared claims are stored here, so devplugd-cluster can be
  * replaced at any time. It also runs without such a resource while there are claims: without it,
  * the kubelet could not unprepare them, and their pods could not end.
  */
 #include "supervisor/helpers/dra.h"
 
-#include "common/control-kubelet-client.h"
 #include "common/json-read.h"
 #include "common/log.h"
 #include "common/sealed.h"
@@ -20,13 +19,11 @@
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
-#include "supervisor/children/registrations.h"
 #include "supervisor/helpers/dra-credentials.h"
 #include "supervisor/helpers/dra-held.h"
 #include "supervisor/helpers/dra-prepare.h"
 #include "supervisor/helpers/dra-refresh.h"
-#include "supervisor/process/retry-delay.h"
-#include "supervisor/sessions/plugin-directory.h"
+#include "supervisor/helpers/dra-registrant.h"
 
 #define PROGRAM "devplugd-cluster"
 
@@ -45,22 +42,16 @@ struct dra {
 	struct auxiliary *process;
 	struct dra_claims *claims;
 	char *settings; /* the settings that the process was sent; NULL: it is not wanted */
-	char *driver, *node, *kubeconfig, *registry_dir;
-
-	struct session session; /* the driver's */
-	struct registration *registration;
-	bool registered;
-	uint64_t session_delay;
-	char registration_failure[CONTROL_TEXT_MAX];
-	sd_event_source *session_timer, *resources_source, *linger_timer;
+	char *node, *kubeconfig, *registry_dir;
+	struct dra_registrant *driver; /* NULL: no configuration has named one */
+	uint64_t last_driver;
+	sd_event_source *resources_source, *linger_timer;
 
 	struct dra_preparations *preparations;
 	struct dra_refreshes *refreshes;
 
 	uint64_t held_sent; /* see dra_held_send() */
 	struct dra_counts counts[_CLUSTER_EVENT_MAX];
-	uint64_t generation, slices, lacks;
-	char api_failure[CONTROL_TEXT_MAX];
 	struct log_once logged;        /* failures since the API server's last answer */
 	struct log_once claims_logged; /* that claims cannot be unprepared */
 	struct log_budget log_budget;
@@ -96,10 +87,12 @@ static void notify_later(struct dra *dra)
 
 int dra_open_session(struct dra *dra, struct session *ret, struct error *error)
 {
-	if (!dra->registered)
+	const char *failure = dra->driver ? dra->driver->failure : "";
+
+	if (!dra->driver || !dra->driver->registered)
 		return error_set(error, -ENOENT,
 			"the kubelet has not registered the DRA driver%s%s",
-			dra->registration_failure[0] ? ": " : " yet", dra->registration_failure);
+			*failure ? ": " : " yet", failure);
 	ret->number = ++dra->manager->last_session;
 	notify_later(dra);
 	return 0;
@@ -130,136 +123,30 @@ static int on_resources(sd_event_source *source, void *userdata)
 	return 0;
 }
 
-static void set_registered(struct dra *dra, bool registered, const char *why)
+static void on_registrant(const struct dra_registrant *driver, bool before, void *userdata)
 {
+	struct dra *dra = userdata;
 	struct manager *manager = dra->manager;
-	bool before = dra->registered;
 
 	for (size_t i = 0; i < manager->n_children; i++)
 		manager->children[i]->published = false;
-	dra->registered = registered;
-	(void)snprintf(dra->registration_failure, sizeof(dra->registration_failure), "%s", why);
 	manager_changed(manager);
-	if (registered == before)
+	if (driver->registered == before)
 		return;
-	if (registered)
-		log_notice("the kubelet has registered the DRA driver %s", dra->driver);
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
 
-		if (!registered && session_has_no_socket(&child->session))
-			resource_handle(child->resource, RESOURCE_SESSION_ENDED, why);
-		else if (registered && child_registration(child) == REGISTRATION_DRA)
+		if (!driver->registered && session_has_no_socket(&child->session))
+			resource_handle(child->resource, RESOURCE_SESSION_ENDED, driver->failure);
+		else if (driver->registered && child_registration(child) == REGISTRATION_DRA)
 			resource_handle(child->resource, RESOURCE_KUBELET, NULL);
 	}
 }
 
-/* --- the driver's session --- */
-
-static void plan_session(struct dra *dra, uint64_t delay)
-{
-	(void)sd_event_source_set_time(dra->session_timer, now_usec(CLOCK_MONOTONIC) + delay);
-	(void)sd_event_source_set_enabled(dra->session_timer, SD_EVENT_ONESHOT);
-}
-
-static void drop_session(struct dra *dra)
-{
-	dra->registration = registration_free(dra->registration);
-	session_done(&dra->session);
-}
-
-static void close_session(struct dra *dra, const char *why)
-{
-	drop_session(dra);
-	(void)sd_event_source_set_enabled(dra->session_timer, SD_EVENT_OFF);
-	set_registered(dra, false, why);
-}
-
-static void retry_session(struct dra *dra)
-{
-	plan_session(dra,
-		retry_delay_next(&dra->session_delay, RESOURCE_SESSION_DELAY_MIN,
-			RESOURCE_SESSION_DELAY_MAX, UINT32_MAX / 2));
-}
-
-static void fail_session(struct dra *dra, const char *why)
-{
-	log_warning("the kubelet has not registered the DRA driver %s: %s", dra->driver, why);
-	close_session(dra, why);
-	retry_session(dra);
-}
-
-static void on_registration_result(const char *why, void *userdata)
-{
-	const struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_REGISTERED);
-	struct dra *dra = userdata;
-
-	if (why) {
-		fail_session(dra, why);
-		return;
-	}
-	dra->session_delay = 0;
-	(void)auxiliary_send(dra->process, &message);
-	set_registered(dra, true, "");
-}
-
-static int begin_session(struct dra *dra)
-{
-	const struct registration_options options = {
-		.type = CLIENT_DRA_PLUGIN,
-		.name = dra->driver,
-		.on_result = on_registration_result,
-		.userdata = dra,
-	};
-	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_SESSION);
-	int r;
-
-	message.session = dra->session.number;
-	message.fds[0] = dra->session.socket.fd;
-	r = auxiliary_send(dra->process, &message);
-	dra->session.socket.fd = close_fd(dra->session.socket.fd);
-	return r < 0 ? r
-		     : registration_begin(dra->manager->kubelet_client, &dra->session, &options,
-			       &dra->registration);
-}
-
-static void open_session(struct dra *dra)
-{
-	struct manager *manager = dra->manager;
-	struct error error = { 0 };
-	int r;
-
-	drop_session(dra);
-	r = plugin_directory_open_session(
-		manager, REGISTRATION_WATCHER, dra->driver, &dra->session, &error);
-	if (r < 0) {
-		set_registered(dra, false, error.message);
-		retry_session(dra);
-		return;
-	}
-	/* Up to 1.35, the plugin watcher never retries a socket that failed. */
-	if (begin_session(dra) >= 0)
-		plan_session(dra, RESOURCE_REGISTER_TIMEOUT);
-	else
-		retry_session(dra);
-}
-
-static int on_session_timer(sd_event_source *source, uint64_t usec, void *userdata)
-{
-	struct dra *dra = userdata;
-
-	if (auxiliary_is_running(dra->process) && !dra->registered)
-		open_session(dra);
-	return 0;
-}
-
 void dra_check_session(struct dra *dra)
 {
-	if (!auxiliary_is_running(dra->process) || dra->session.number == 0 ||
-		session_is_in_place(&dra->session))
-		return;
-	close_session(dra, "the socket of the DRA driver was removed");
-	retry_session(dra);
+	if (dra->driver)
+		dra_registrant_check(dra->driver);
 }
 
 /* --- claims --- */
@@ -406,8 +293,8 @@ static bool handle_file_wanted(struct dra *dra, struct control_message *message)
 
 static bool handle_session_ended(struct dra *dra, struct control_message *message)
 {
-	if (message->session == dra->session.number)
-		fail_session(dra, message->text);
+	if (dra->driver && message->session == dra->driver->session.number)
+		dra_registrant_fail(dra->driver, message->text);
 	return true;
 }
 
@@ -422,11 +309,17 @@ static bool handle_happened(struct dra *dra, struct control_message *message)
 	return false;
 }
 
+/* Whether a message is about the driver of the configuration. */
+static bool is_driver(const struct dra *dra, const struct control_message *message)
+{
+	return dra->driver && dra->driver->number == message->driver;
+}
+
 static bool handle_published(struct dra *dra, struct control_message *message)
 {
 	struct child *child = manager_find_child(dra->manager, message->text);
 
-	if (child)
+	if (child && is_driver(dra, message))
 		child->published = true;
 	manager_changed(dra->manager);
 	return true;
@@ -435,15 +328,18 @@ static bool handle_published(struct dra *dra, struct control_message *message)
 static bool handle_pool(struct dra *dra, struct control_message *message)
 {
 	const char *text = message->text[0] ? message->text : NULL;
+	struct dra_registrant *driver = dra->driver;
 
+	if (!is_driver(dra, message))
+		return true;
 	if (may_log_failure(dra, text))
 		log_warning("API server: %s", message->text);
-	else if (dra->api_failure[0] && !text && may_log(dra))
+	else if (driver->api_failure[0] && !text && may_log(dra))
 		log_notice("the API server answers again");
-	dra->generation = message->generation;
-	dra->slices = message->slices;
-	dra->lacks = message->lacks;
-	(void)snprintf(dra->api_failure, sizeof(dra->api_failure), "%s", message->text);
+	driver->generation = message->generation;
+	driver->slices = message->slices;
+	driver->lacks = message->lacks;
+	(void)snprintf(driver->api_failure, sizeof(driver->api_failure), "%s", message->text);
 	manager_changed(dra->manager);
 	return true;
 }
@@ -519,7 +415,7 @@ static int on_started(struct auxiliary *process, void *userdata)
 	}
 	manager_changed(dra->manager);
 	if (r >= 0)
-		open_session(dra);
+		dra_registrant_open(dra->driver);
 	return r;
 }
 
@@ -528,7 +424,8 @@ static void on_ended(void *userdata)
 	struct dra *dra = userdata;
 
 	dra_prepare_drop_requests(dra->preparations);
-	close_session(dra, PROGRAM " does not run");
+	if (dra->driver)
+		dra_registrant_close(dra->driver, PROGRAM " does not run");
 }
 
 /* --- the configuration --- */
@@ -572,31 +469,55 @@ static json_t *list_resources(const struct manager *manager)
 	return names;
 }
 
+/* Replaces a driver of another name. */
+static int set_driver(struct dra *dra, const char *name)
+{
+	struct dra_registrant *driver;
+	int r;
+
+	if (dra->driver && streq(dra->driver->name, name))
+		return 0;
+	r = dra_registrant_new(dra->manager, dra->process, dra->last_driver + 1, name,
+		on_registrant, dra, &driver);
+	if (r < 0)
+		return r;
+	dra->last_driver++;
+	if (dra->driver)
+		dra_registrant_close(dra->driver, "the DRA driver has another name");
+	(void)dra_registrant_free(dra->driver);
+	dra->driver = driver;
+	return 1;
+}
+
 /* Returns 1 if the process has to be replaced. */
 static int take_names(struct dra *dra, const struct config *config)
 {
 	char node[256];
 	bool other;
+	int r;
 
 	/* In the newest file no resource is served by DRA, but not all children have accepted
 	 * that. */
 	if (!config->dra.driver)
-		return 0;
+		return dra->driver ? 0 : -ENOENT;
 	find_node(&config->dra, node, sizeof(node));
-	other = !dra->driver || !streq(dra->driver, config->dra.driver) ||
-		!streq(dra->node, node) || !streq(dra->kubeconfig, config->dra.kubeconfig) ||
+	other = !dra->driver || !streq(dra->node, node) ||
+		!streq(dra->kubeconfig, config->dra.kubeconfig) ||
 		!streq(dra->registry_dir, config->kubelet.plugins_registry_dir);
-	if (replace(&dra->driver, config->dra.driver) < 0 || replace(&dra->node, node) < 0 ||
+	if (replace(&dra->node, node) < 0 ||
 		replace(&dra->kubeconfig, config->dra.kubeconfig) < 0 ||
 		replace(&dra->registry_dir, config->kubelet.plugins_registry_dir) < 0)
 		return -ENOMEM;
-	return other;
+	r = set_driver(dra, config->dra.driver);
+	return r < 0 ? r : other || r > 0;
 }
 
 static int make_settings(const struct dra *dra, json_t *resources, char **ret)
 {
-	json_auto_t *settings = json_pack("{s:s, s:s, s:O}", "driver", dra->driver, "node",
-		dra->node, "resources", resources);
+	const struct dra_registrant *driver = dra->driver;
+	json_auto_t *settings =
+		json_pack("{s:s, s:[{s:I, s:s, s:O}]}", "node", dra->node, "drivers", "number",
+			(json_int_t)driver->number, "name", driver->name, "resources", resources);
 
 	*ret = settings ? json_dumps(settings, JSON_COMPACT) : NULL;
 	return *ret ? 0 : -ENOMEM;
@@ -659,7 +580,8 @@ static void configure(struct dra *dra)
 void dra_configure(struct dra *dra)
 {
 	configure(dra);
-	dra->manager->dra_driver = dra->driver ?: dra->manager->config->dra.driver;
+	dra->manager->dra_driver =
+		dra->driver ? dra->driver->name : dra->manager->config->dra.driver;
 }
 
 /* What the API server lacks, for people. */
@@ -680,22 +602,24 @@ bool dra_numbers(const struct dra *dra, struct dra_counts ret_counts[static _CLU
 	if (!dra || !dra->settings)
 		return false;
 	memcpy(ret_counts, dra->counts, sizeof(dra->counts));
-	*ret_slices = dra->slices;
+	*ret_slices = dra->driver->slices;
 	*ret_claims = dra_claims_count(dra->claims);
 	return true;
 }
 
 json_t *dra_describe(const struct dra *dra)
 {
+	const struct dra_registrant *driver;
+
 	if (!dra || !dra->settings)
 		return NULL;
+	driver = dra->driver;
 	return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:s, s:s, s:o}", "driver",
-		dra->driver, "node", dra->node, "pid", (int)auxiliary_pid(dra->process),
-		"registered", (int)dra->registered, "generation", (json_int_t)dra->generation,
-		"slices", (json_int_t)dra->slices, "claims",
-		(json_int_t)dra_claims_count(dra->claims), "registration_failure",
-		dra->registration_failure, "api_failure", dra->api_failure, "lacks",
-		describe_lacks(dra->lacks));
+		driver->name, "node", dra->node, "pid", (int)auxiliary_pid(dra->process),
+		"registered", (int)driver->registered, "generation", (json_int_t)driver->generation,
+		"slices", (json_int_t)driver->slices, "claims",
+		(json_int_t)dra_claims_count(dra->claims), "registration_failure", driver->failure,
+		"api_failure", driver->api_failure, "lacks", describe_lacks(driver->lacks));
 }
 
 static int on_linger(sd_event_source *source, uint64_t usec, void *userdata)
@@ -725,7 +649,6 @@ int dra_new(struct manager *manager, struct dra **ret)
 	if (!dra)
 		return -ENOMEM;
 	dra->manager = manager;
-	dra->session = SESSION_INIT;
 	r = dra_claims_new(manager, on_claim_ended, dra, &dra->claims);
 	manager->dra_claims = dra->claims;
 	if (r >= 0)
@@ -734,9 +657,6 @@ int dra_new(struct manager *manager, struct dra **ret)
 		r = dra_refresh_new(manager, dra->claims, &dra->refreshes);
 	if (r >= 0)
 		r = auxiliary_new(manager, &options, &dra->process);
-	if (r >= 0)
-		r = sd_event_add_time(manager->event, &dra->session_timer, CLOCK_MONOTONIC,
-			USEC_INFINITY, 100 * USEC_PER_MSEC, on_session_timer, dra);
 	if (r >= 0)
 		r = sd_event_add_time(manager->event, &dra->linger_timer, CLOCK_MONOTONIC, 0,
 			USEC_PER_SEC, on_linger, dra);
@@ -758,15 +678,13 @@ struct dra *dra_free(struct dra *dra)
 		return NULL;
 	(void)dra_prepare_free(dra->preparations);
 	(void)dra_refresh_free(dra->refreshes);
-	drop_session(dra);
+	(void)dra_registrant_free(dra->driver);
 	(void)auxiliary_free(dra->process);
 	dra->manager->dra_claims = NULL;
 	(void)dra_claims_free(dra->claims);
-	sd_event_source_disable_unref(dra->session_timer);
 	sd_event_source_disable_unref(dra->resources_source);
 	sd_event_source_disable_unref(dra->linger_timer);
 	free(dra->settings);
-	free(dra->driver);
 	free(dra->node);
 	free(dra->kubeconfig);
 	free(dra->registry_dir);

@@ -798,7 +798,7 @@ static bool is_claim_prepared(const char *text)
 	_cleanup_control_ struct control_message question = CLUSTER_MESSAGE_INIT(CLUSTER_PREPARE);
 	_cleanup_control_ struct control_message answer = CLUSTER_MESSAGE_INIT(0);
 
-	question.number = 1;
+	question.driver = question.number = 1;
 	question.fds[0] = sealed_new("claim", text, strlen(text));
 	if (!ask(&question, CLUSTER_PREPARED, &answer))
 		return true;
@@ -860,7 +860,7 @@ static void try_path(void)
 {
 	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_UNPREPARE);
 
-	message.number = 1;
+	message.driver = message.number = 1;
 	(void)snprintf(message.text, sizeof(message.text), "/../../vendor.example-card");
 	(void)control_send(CONTROL_FD, &message);
 }
@@ -882,6 +882,7 @@ static void complain_of_api(void)
 {
 	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_POOL);
 
+	message.driver = 1;
 	for (unsigned i = 0; i < 900; i++) {
 		(void)snprintf(message.text, sizeof(message.text), "complaint %u", i);
 		while (control_send(CONTROL_FD, &message) == -EAGAIN)
@@ -900,6 +901,7 @@ static void send_claim(const char *uid, const char *devices, uint64_t number)
 	(void)snprintf(text, sizeof(text),
 		"{\"uid\":\"%s\",\"namespace\":\"n\",\"name\":\"c\",\"devices\":[%s]}", uid,
 		devices);
+	message.driver = 1;
 	message.number = number;
 	message.fds[0] = sealed_new("claim", text, strlen(text));
 	(void)control_send(CONTROL_FD, &message);

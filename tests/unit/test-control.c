@@ -34,7 +34,7 @@ struct wire {
 	uint64_t gone_by, allocated_before, kubelet_restarted;
 	uint64_t devices, healthy, ids, healthy_ids;
 	uint64_t removed, generation, slices, lacks;
-	uint64_t peer, prestart;
+	uint64_t peer, prestart, driver;
 };
 
 static int pair[2];
@@ -267,6 +267,8 @@ static struct control_message make(
 		message.peer = 6;
 	if (rule->fields & FIELD_PRESTART && full)
 		message.prestart = 1;
+	if (rule->fields & FIELD_DRIVER)
+		message.driver = full ? UINT64_MAX : 1;
 	if (rule->fields & FIELD_TEXT && full)
 		(void)strcpy(message.text, "n\xc3\xb6");
 	for (size_t i = 0; i < n_fds; i++)
@@ -286,6 +288,7 @@ static void assert_same(const struct control_message *got, const struct control_
 	assert_int_equal(got->type, sent->type);
 	assert_int_equal(got->session, sent->session);
 	assert_int_equal(got->number, sent->number);
+	assert_int_equal(got->driver, sent->driver);
 	assert_int_equal(got->phase, sent->phase);
 	assert_int_equal(got->call, sent->call);
 	assert_int_equal(got->count, sent->count);
@@ -350,7 +353,7 @@ static void test_rules(void **state)
 		for (uint32_t type = 0; type < protocols[p].protocol->n_rules; type++) {
 			const struct control_protocol *protocol = protocols[p].protocol;
 			const struct control_rule *rule = &protocol->rules[type];
-			uint64_t *numbers[19];
+			uint64_t *numbers[20];
 			struct control_message message;
 
 			if (!rule->name)
@@ -374,14 +377,16 @@ static void test_rules(void **state)
 			numbers[15] = &message.lacks;
 			numbers[16] = &message.peer;
 			numbers[17] = &message.prestart;
-			numbers[18] = NULL;
+			numbers[18] = &message.driver;
+			numbers[19] = NULL;
 			for (size_t i = 0; numbers[i]; i++) {
 				uint64_t value = *numbers[i];
 				int expected = 0;
 
-				/* The first five may not be 0 where a message has them. */
+				/* The first five, and the driver, may not be 0 where a message
+				 * has them. */
 				*numbers[i] = value == 0;
-				if (value == 0 || i < 5)
+				if (value == 0 || i < 5 || i == 18)
 					expected = -EBADMSG;
 				assert_int_equal(control_send(pair[0], &message), expected);
 				*numbers[i] = value;
@@ -407,11 +412,13 @@ static void test_other_protocol(void **state)
 	static const struct control_message sent[] = {
 		{ .protocol = &control_cluster,
 			.type = CLUSTER_UNPREPARE,
+			.driver = 1,
 			.number = 1,
 			.text = "uid",
 			.fds = { -EBADF, -EBADF } },
 		{ .protocol = &control_cluster,
 			.type = CLUSTER_POOL,
+			.driver = 1,
 			.generation = 1,
 			.fds = { -EBADF, -EBADF } },
 		{ .protocol = &control_child,

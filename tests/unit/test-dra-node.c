@@ -44,6 +44,7 @@ static void open_session(struct node_fixture *f, uint64_t number)
 {
 	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_SESSION);
 
+	message.driver = 1;
 	message.session = number;
 	message.fds[0] = listen_anywhere(f);
 	dra_node_open_session(f->node, &message);
@@ -63,7 +64,12 @@ static int setup(void **state)
 	/* As in the process itself, the node is never freed. */
 	static struct node_fixture fixture;
 	struct node_fixture *f = &fixture;
-	struct dra_node_options options = { .driver = "devices.vendor.example" };
+	static uint64_t last_question;
+	struct dra_node_options options = {
+		.driver = "devices.vendor.example",
+		.number = 1,
+		.last_question = &last_question,
+	};
 	int pair[2];
 
 	assert_int_equal(

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides which devices a driver publishes, and when. The waiting after a start is the driver's
+ * own, because each driver has its own resources.
+ */
+#include "dra/served-driver.h"
+
+#include "common/json-read.h"
+#include "common/log.h"
+#include "dra/dra-health.h"
+#include "dra/dra-node.h"
+#include "dra/dra-publisher.h"
+
+/* How long the first publication waits for resources that have not reported their devices. */
+#define REPORT_WAIT (10 * USEC_PER_SEC)
+
+struct served_driver {
+	struct served_driver_options options;
+	char *name;
+	struct dra_publisher *publisher;
+	struct dra_node *node;
+	struct dra_health *health;
+	json_t *resources;            /* their names */
+	const json_t *devices, *held; /* of served_driver_publish() */
+	sd_event_source *report_wait;
+	bool waited;  /* known devices are published, although a resource has not reported */
+	json_t *told; /* the published resources that the supervisor knows */
+};
+
+/* --- what is published --- */
+
+static void publish(struct served_driver *driver)
+{
+	json_auto_t *resources = json_array();
+	json_t *name;
+	size_t i;
+
+	/* A daemon that has just started may not know which resources there are. */
+	if (!driver->waited && json_array_size(driver->resources) == 0)
+		return;
+	json_array_foreach(driver->resources, i, name)
+	{
+		json_t *devices = json_object_get(driver->devices, json_string_value(name));
+
+		if (!devices && !driver->waited)
+			return;
+		if (!devices)
+			continue;
+		(void)json_array_append_new(
+			resources, json_pack("{s:O, s:O}", "name", name, "devices", devices));
+	}
+	driver->waited = true;
+	if (dra_publisher_set(driver->publisher, resources, driver->held) < 0)
+		log_error("the devices cannot be published: out of memory");
+	dra_health_set(driver->health, dra_publisher_names(driver->publisher));
+}
+
+void served_driver_publish(struct served_driver *driver, const json_t *devices, const json_t *held)
+{
+	driver->devices = devices;
+	driver->held = held;
+	publish(driver);
+}
+
+static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct served_driver *driver = userdata;
+
+	if (driver->waited)
+		return 0;
+	driver->waited = true;
+	log_notice("some resources have not reported their devices; the devices of the "
+		   "other resources are published now");
+	publish(driver);
+	return 0;
+}
+
+/* Reports each resource whose devices the API server stores, once after a registration. */
+static void report_published(struct served_driver *driver)
+{
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_PUBLISHED);
+	const json_t *resources = dra_publisher_published(driver->publisher), *resource;
+	size_t i;
+
+	message.driver = driver->options.number;
+	json_array_foreach(resources, i, resource)
+	{
+		const char *name = text_of(resource, "name");
+
+		if (json_object_get(driver->told, name))
+			continue;
+		(void)snprintf(message.text, sizeof(message.text), "%s", name);
+		if (control_send(CONTROL_FD, &message) >= 0)
+			(void)json_object_set_new(driver->told, name, json_true());
+	}
+}
+
+static void on_pool(const struct dra_pool_state *state, void *userdata)
+{
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_POOL);
+	struct served_driver *driver = userdata;
+
+	message.driver = driver->options.number;
+	message.generation = state->generation;
+	message.slices = state->slices;
+	message.lacks = state->lacks;
+	(void)snprintf(message.text, sizeof(message.text), "%s", state->failure);
+	(void)control_send(CONTROL_FD, &message);
+	report_published(driver);
+}
+
+static const json_t *get_names(void *userdata)
+{
+	struct served_driver *driver = userdata;
+
+	return dra_publisher_names(driver->publisher);
+}
+
+static const char *get_pool(void *userdata)
+{
+	struct served_driver *driver = userdata;
+
+	return driver->options.node;
+}
+
+/* --- --- */
+
+static int start(struct served_driver *driver)
+{
+	const struct served_driver_options *options = &driver->options;
+	const struct dra_node_options node = {
+		.event = options->event,
+		.api = options->api,
+		.driver = driver->name,
+		.number = options->number,
+		.last_question = options->last_question,
+		.supervisor_uid = options->supervisor_uid,
+		.names = get_names,
+		.pool = get_pool,
+		.userdata = driver,
+	};
+	int r;
+
+	r = dra_publisher_new(options->event, options->api, driver->name, options->node, on_pool,
+		driver, &driver->publisher);
+	if (r >= 0)
+		r = dra_node_new(&node, &driver->node);
+	if (r >= 0)
+		r = sd_event_add_time_relative(options->event, &driver->report_wait,
+			CLOCK_MONOTONIC, REPORT_WAIT, USEC_PER_SEC, on_report_wait, driver);
+	return r < 0 ? r
+		     : dra_health_new(options->event, dra_node_server(driver->node), options->node,
+			       &driver->health);
+}
+
+int served_driver_new(
+	const struct served_driver_options *options, const char *name, struct served_driver **ret)
+{
+	struct served_driver *driver = calloc(1, sizeof(*driver));
+	int r;
+
+	if (!driver)
+		return -ENOMEM;
+	driver->options = *options;
+	driver->name = strdup(name);
+	driver->told = json_object();
+	r = driver->name && driver->told ? start(driver) : -ENOMEM;
+	if (r < 0) {
+		served_driver_stop(driver, 0);
+		return r;
+	}
+	*ret = driver;
+	return 0;
+}
+
+uint64_t served_driver_number(const struct served_driver *driver)
+{
+	return driver->options.number;
+}
+
+void served_driver_set_resources(struct served_driver *driver, json_t *resources)
+{
+	json_decref(driver->resources);
+	driver->resources = json_incref(resources);
+	/* One that comes back later is a new one for the supervisor. */
+	(void)json_object_clear(driver->told);
+}
+
+void served_driver_open_session(struct served_driver *driver, struct control_message *message)
+{
+	dra_node_open_session(driver->node, message);
+}
+
+void served_driver_registered(struct served_driver *driver)
+{
+	(void)json_object_clear(driver->told);
+	dra_publisher_registered(driver->publisher);
+}
+
+void served_driver_take_prepared(struct served_driver *driver, struct control_message *message)
+{
+	dra_node_take_prepared(driver->node, message);
+}
+
+void served_driver_free_the_way(struct served_driver *driver)
+{
+	dra_node_free_the_way(driver->node);
+}
+
+void served_driver_stop(struct served_driver *driver, uint64_t grace)
+{
+	if (driver->node)
+		dra_node_stop(driver->node, grace);
+	(void)dra_health_free(driver->health);
+	(void)dra_publisher_free(driver->publisher);
+	sd_event_source_disable_unref(driver->report_wait);
+	json_decref(driver->resources);
+	json_decref(driver->told);
+	free(driver->name);
+	free(driver);
+}

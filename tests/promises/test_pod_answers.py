@@ -55,7 +55,7 @@ class Answer:
     def __init__(self, chance, claims=()):
         self.chance, self.claims = chance, claims  # (namespace, name, [(driver, pool, device)])
         self.rows = []  # (resource, id), one for each container that has it
-        self.claimed = []  # (namespace, claim, driver, device), the same
+        self.claimed = []  # ((namespace, pod, container), (namespace, claim, driver, device))
         self.bytes = b""
         for _ in range(chance.choice((0, 1, 3, 10))):
             part = self.pod()
@@ -94,7 +94,7 @@ class Answer:
             rows = [row for row in rows if None not in row]
             # A device with several NUMA nodes may have a row for each of them.
             self.new_rows += [row for i, row in enumerate(rows) if i == 0 or rows[i - 1] != row]
-            self.new_claimed += [row for namespace, claim, parts in claims for driver, pool, device in parts
+            self.new_claimed += [(as_read(name), row) for namespace, claim, parts in claims for driver, pool, device in parts
                                  if None not in (row := tuple(map(as_read, (namespace, claim, driver, device)))) and
                                  as_read(pool) is not None]
         return container(name, devices, claims, self.some(lambda: self.chance.choice(NUMBERS), 0, 1, 90),
@@ -106,6 +106,7 @@ class Answer:
         containers = self.some(self.container, 0, 1, 2, 4)
         if None in (as_read(namespace), as_read(name)):
             self.new_rows, self.new_claimed = [], []
+        self.new_claimed = [((as_read(namespace), as_read(name), one), row) for one, row in self.new_claimed]
         return pod(namespace, name, containers, self.some(lambda: self.chance.choice(NUMBERS), 0, 0, 3),
                    self.some(self.memory, 0, 0, 2))
 
@@ -282,7 +283,8 @@ class ClaimAnswers(DraTest):
         chance = random.Random(SEED)
         for number in range(max(2, scaled(10))):
             answer = Answer(chance, listed)
-            answer.rows += [(A, ids[claim]) for claim in answer.claimed if claim in ids]
+            # A container has a device of a claim once, however often the kubelet has had the claim prepared.
+            answer.rows += [(A, ids[claim]) for _, claim in dict.fromkeys(answer.claimed) if claim in ids]
             lister.answer = answer.bytes
             write_checkpoint(self, [])
             with self.subTest(number=number):

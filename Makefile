@@ -10,7 +10,7 @@ STEPS ?= 10000
 SEED ?= 1
 VERSION = $(shell sed -n 's/^project(devplugd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: all help dependencies test-dependencies build demo test test-gpu test-system test-minimal bench random soak fuzz dist deb rpm \
+.PHONY: all help dependencies test-dependencies build demo test test-gpu test-hardware test-system test-minimal bench random soak fuzz dist deb rpm \
 	test-rpm image test-container check-style clean
 
 all: build
@@ -23,6 +23,7 @@ help:
 	@echo "make dist        make the release archive in build-packages/"
 	@echo "make deb         build the Debian packages into build-packages/"
 	@echo "make rpm         build the RPM packages into build-packages/rpm/"
+	@echo "make test-hardware  the package on an emulated machine with devices (root; ARGS=--short for a part)"
 	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root; SUITE=trixie)"
 	@echo "make test-minimal what README tells a new user to do, in a minimal booted system (root; SUITE=trixie)"
 	@echo "make test-rpm    install, upgrade and remove the RPM packages in a booted system (root)"
@@ -57,6 +58,11 @@ test: test-dependencies
 # What "make test" cannot do: it needs NVIDIA's driver.
 test-gpu: build
 	@DEVPLUGD_BIN=$(CURDIR)/$(BUILD)/bin python3 -B tests/gpu/test_nvidia_gpu.py -v
+
+# The machine is emulated, so it takes some minutes, and needs no hardware. Its trees are kept outside the checkout.
+test-hardware:
+	@packaging/install-dependencies hardware
+	@packaging/test-hardware $(ARGS)
 
 dist:
 	@packaging/install-dependencies dist

@@ -1,0 +1,395 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The installed package on a machine with emulated devices, a real kernel, real udev and real systemd.
+
+What is expected comes from /sys of that machine, see expected.py. Nothing here depends on how long something takes.
+Usage: test_hardware.py --cache FOLDER --packages FOLDER [--short] [TEST...]
+"""
+import argparse
+import json
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import expected
+from machine import Failure, Machine, until
+
+KUBELET = ("--state-dir", "/var/lib/devplug-kubelet")
+PCI = "/sys/bus/pci/devices"
+IGB = "0000:41:00.0"
+machine = None
+
+
+def setUpModule():
+    global machine
+    machine = Machine(arguments.cache, arguments.packages)
+    try:
+        machine.start()
+        await_devices()
+    except BaseException:
+        sys.stderr.write(machine.console())
+        machine.close()
+        raise
+
+
+def await_devices():
+    until(lambda: not missing(), lambda: f"all devices: {missing()} differ")
+    machine.do("udevadm", "settle", "--timeout=3600")
+
+
+def missing():
+    """The patterns of devices that are not complete yet."""
+    return [pattern for pattern, count in expected.PRESENT.items() if len(machine.call("find", [pattern])) != count]
+
+
+def tearDownModule():
+    machine.close()
+
+
+def ctl(*words):
+    """What devplugctl answers. On a busy machine, a request may end without an answer."""
+    def ask():
+        status, output, _ = machine.run("devplugctl", *words, "--json")
+        return json.loads(output) if status == 0 else None
+    return until(ask, lambda: machine.run("devplugctl", *words))
+
+
+class Test(unittest.TestCase):
+    """What a test asks the service and the kubelet in the machine."""
+
+    maxDiff = None
+
+    def devices(self, resource):
+        """The devices of a resource by id."""
+        return {device["id"]: device for device in ctl("devices", resource)["resources"][0]["devices"]}
+
+    def healthy(self, resource):
+        return sorted(name for name, device in self.devices(resource).items() if device["health"] == "Healthy")
+
+    def explain(self, resource):
+        return machine.run("devplugctl", "explain", resource)[1]
+
+    def await_healthy(self, resource, ids):
+        """Waits until exactly these devices are healthy."""
+        until(lambda: self.healthy(resource) == sorted(ids), lambda: f"{ids} of {resource}\n{self.explain(resource)}")
+
+    def await_reason(self, resource, name, reason):
+        """Waits until the device is unhealthy, with a reason that contains the words."""
+        def is_there():
+            device = self.devices(resource).get(name)
+            return device and device["health"] == "Unhealthy" and reason in device["reason"]
+        until(is_there, lambda: f'"{reason}" of {name}\n{self.explain(resource)}')
+
+    def admit(self, name, resource, count=1):
+        """Admits a pod. Returns the ids that it got, and its container as the runtime gets it."""
+        def ask():
+            status, output, errors = machine.run("devplug-kubelet", "pod", name, "--limits", f"{resource}={count}", "--json", *KUBELET)
+            if status == 0:
+                return json.loads(output)
+            # The kubelet may not have the newest list yet.
+            self.assertIn("no healthy devices", output + errors)
+            self.end(name)
+            return None
+        answer = until(ask, lambda: self.explain(resource))
+        self.addCleanup(machine.run, "devplug-kubelet", "pod", "rm", name, *KUBELET)
+        return answer["resources"][resource], answer["container"]
+
+    def refuse(self, name, resource):
+        """Lets the kubelet refuse a pod. Returns the reason."""
+        status, output, errors = machine.run("devplug-kubelet", "pod", name, "--limits", f"{resource}=1", "--json", *KUBELET)
+        machine.run("devplug-kubelet", "pod", "rm", name, *KUBELET)
+        self.assertNotEqual(status, 0, output)
+        return output + errors
+
+    def end(self, name):
+        machine.do("devplug-kubelet", "pod", "rm", name, *KUBELET)
+
+    def write(self, path, text):
+        error = machine.call("write", path, text)
+        self.assertEqual(error, "", f"{path}: {text}")
+
+    def bind(self, address, driver):
+        """Binds a PCI function to a driver, as driverctl does. Empty: to its own driver."""
+        self.write(f"{PCI}/{address}/driver_override", driver or "\n")
+        if machine.call("real", [f"{PCI}/{address}/driver"])[f"{PCI}/{address}/driver"]:
+            self.write(f"{PCI}/{address}/driver/unbind", address)
+        self.write("/sys/bus/pci/drivers_probe", address)
+
+    def make_vfs(self, count, pf=IGB):
+        """Returns their addresses."""
+        for number in (0, count):
+            self.write(f"{PCI}/{pf}/sriov_numvfs", str(number))
+        self.addCleanup(machine.call, "write", f"{PCI}/{pf}/sriov_numvfs", "0")
+        links = machine.call("real", machine.call("find", [f"{PCI}/{pf}/virtfn*"]))
+        return sorted(os.path.basename(path) for path in links.values())
+
+
+class Inventory(Test):
+    """Every preset and driver with a device of the machine finds it, and a pod gets its nodes."""
+
+    @classmethod
+    def setUpClass(cls):
+        host = expected.Host(machine)
+        cls.expected = {name: list_devices(host) for name, list_devices in expected.RESOURCES.items()}
+        until(lambda: not cls.incomplete(), lambda: f"devices of {cls.incomplete()}")
+
+    @classmethod
+    def incomplete(cls):
+        """Resources that have not found as many devices as they should, with what they have."""
+        resources = ctl("devices")["resources"]
+        found = {resource["name"]: [device["id"] for device in resource["devices"] if device["health"] == "Healthy"]
+                 for resource in resources}
+        return {name: found[name] for name, devices in cls.expected.items() if len(found[name]) != len(devices)}
+
+    def test_presets_are_discovered(self):
+        found = {preset["name"] for preset in ctl("discover")["presets"]}
+        wanted = {name.partition("/")[2] for name, devices in self.expected.items() if name.startswith("preset.") and devices}
+        self.assertEqual(found, wanted)
+
+    def test_discovered_configuration_is_valid(self):
+        machine.do("sh", "-c", "devplugctl discover >/tmp/found.conf && devplugd --check -c /tmp/found.conf")
+
+    def test_every_resource_is_served(self):
+        states = {resource["name"]: resource["state"] for resource in ctl("status")["resources"]}
+        self.assertEqual(states, dict.fromkeys(states, "serving"))
+        self.assertGreaterEqual(set(states), set(self.expected))
+
+    def test_pods_get_the_nodes_that_exist(self):
+        for resource, devices in self.expected.items():
+            with self.subTest(resource=resource):
+                self.assertEqual(sorted(self.give_all(resource, len(devices)), key=repr),
+                                 sorted(((sorted(nodes), [] if numa is None else [numa]) for nodes, numa in devices), key=repr))
+
+    def give_all(self, resource, count):
+        """Gives each device to a pod. Returns the nodes and the NUMA nodes of each. The kubelet takes any replica."""
+        known, given, pods = self.devices(resource), {}, 0
+        while len(given) < count:
+            pods += 1
+            self.assertLess(pods, 100)
+            ids, container = self.admit(f"pod-{pods}", resource)
+            places = machine.call("look", [node["host_path"] for node in container["devices"]])
+            self.assertNotIn(None, places.values())
+            name = ids[0].partition("#")[0]
+            given[name] = (sorted(place[2] for place in places.values()), known[name]["numa"])
+        for i in range(pods):
+            self.end(f"pod-{i + 1}")
+        return given.values()
+
+    def test_cdi_file_has_the_nodes(self):
+        ids, container = self.admit("cdi", "path.example/nvme")
+        kind, _, name = container["cdi"][0].partition("=")
+        files = machine.call("find", ["/var/run/cdi/*.json", "/etc/cdi/*.json"])
+        documents = [json.loads(text) for text in machine.call("read", files).values()]
+        devices = {device["name"]: device for document in documents if document["kind"] == kind for device in document["devices"]}
+        self.assertEqual([node["path"] for node in devices[name]["containerEdits"]["deviceNodes"]], [f"/dev/{ids[0]}"])
+
+
+class Functions(Test):
+    """PCI functions change their drivers and their number."""
+
+    def group_of(self, address):
+        path = f"{PCI}/{address}/iommu_group"
+        return os.path.basename(machine.call("real", [path])[path])
+
+    def test_number_of_virtual_functions_changes(self):
+        for count in (2, 0, 4, 1):
+            vfs = self.make_vfs(count)
+            self.assertEqual(len(vfs), count)
+            self.await_healthy("net.example/vf", vfs)
+
+    def test_free_function_moves_to_vfio_and_back(self):
+        vfs = self.make_vfs(2)
+        self.await_healthy("net.example/vf", vfs)
+        self.bind(vfs[0], "vfio-pci")
+        self.await_healthy("net.example/vf", vfs[1:])
+        self.await_healthy("pci.example/vf", vfs[:1])
+        _, container = self.admit("vfio", "pci.example/vf")
+        self.assertEqual(sorted(node["host_path"] for node in container["devices"]),
+                         [f"/dev/vfio/{self.group_of(vfs[0])}", "/dev/vfio/vfio"])
+        self.end("vfio")
+        self.bind(vfs[0], "")
+        self.await_healthy("pci.example/vf", [])
+        self.await_healthy("net.example/vf", vfs)
+
+    def test_allocated_function_is_moved_to_another_driver(self):
+        vfs = self.make_vfs(1)
+        self.bind(vfs[0], "vfio-pci")
+        self.await_healthy("pci.example/vf", vfs)
+        self.admit("vfio", "pci.example/vf")
+        self.bind(vfs[0], "")
+        self.await_reason("pci.example/vf", vfs[0], "vfio-pci")
+        self.bind(vfs[0], "vfio-pci")
+        self.await_healthy("pci.example/vf", vfs)
+
+    def test_group_needs_each_of_its_functions(self):
+        first, second = "0000:00:0b.0", "0000:00:0b.1"
+        self.addCleanup(self.bind, second, "")
+        self.addCleanup(self.bind, first, "")
+        self.bind(first, "vfio-pci")
+        self.await_reason("pci.example/group", first, second)
+        self.bind(second, "vfio-pci")
+        self.await_healthy("pci.example/group", [first])
+        _, container = self.admit("group", "pci.example/group")
+        self.assertIn(f"/dev/vfio/{self.group_of(first)}", [node["host_path"] for node in container["devices"]])
+        self.assertEqual(container["env"].popitem()[1], f"{first},{second}")
+
+    def test_function_with_uio(self):
+        address = "0000:00:0b.1"
+        self.addCleanup(self.bind, address, "")
+        self.bind(address, "uio_pci_generic")
+        self.await_healthy("pci.example/uio", [address])
+        _, container = self.admit("uio", "pci.example/uio")
+        self.assertEqual([node["host_path"] for node in container["devices"]], ["/dev/uio0"])
+
+    def test_physical_function_of_a_disk_gets_virtual_ones(self):
+        address = "0000:82:00.0"
+        ids = self.healthy("pci.example/nvme")
+        self.assertIn(address, ids)
+        self.write(f"{PCI}/{address}/sriov_numvfs", "1")
+        self.addCleanup(self.await_healthy, "pci.example/nvme", ids)
+        self.addCleanup(machine.call, "write", f"{PCI}/{address}/sriov_numvfs", "0")
+        until(lambda: address not in self.healthy("pci.example/nvme"), lambda: self.explain("pci.example/nvme"))
+
+    def unplug(self, name, address):
+        machine.qmp("device_del", id=name)
+        until(lambda: not machine.call("find", [f"{PCI}/{address}"]), f"the end of {address}")
+
+    def test_disk_is_plugged_and_unplugged(self):
+        ids = self.healthy("pci.example/nvme")
+        before = set(machine.call("find", [f"{PCI}/*"]))
+        machine.qmp("device_add", driver="nvme", id="nvme2", bus="hp0", serial="NVME-C")
+        new = until(lambda: set(machine.call("find", [f"{PCI}/*"])) - before, "a PCI function")
+        address = os.path.basename(new.pop())
+        self.await_healthy("pci.example/nvme", [*ids, address])
+        self.unplug("nvme2", address)
+        self.await_healthy("pci.example/nvme", ids)
+
+    def test_locked_function_stops_no_process(self):
+        """A probe holds the lock of the device for 40 s. Files of /sys that need the lock block their reader so long."""
+        restarts = {resource["name"]: resource["restarts"] for resource in ctl("status")["resources"]}
+        address = "0000:81:00.0"
+        self.addCleanup(self.await_healthy, "net.example/pf", self.healthy("net.example/pf"))
+        self.addCleanup(self.bind, address, "")
+        machine.do("modprobe", "slowpci", "seconds=40")
+        self.write(f"{PCI}/{address}/driver_override", "slowpci")
+        self.write(f"{PCI}/{address}/driver/unbind", address)
+        machine.do("sh", "-c", f"echo {address} >/sys/bus/pci/drivers_probe & sleep 2; udevadm trigger --subsystem-match=pci")
+        self.make_vfs(2)
+        self.admit("meanwhile", "pci.example/nvme")
+        until(lambda: machine.call("real", [f"{PCI}/{address}/driver"])[f"{PCI}/{address}/driver"], "the end of the probe")
+        self.assertEqual({resource["name"]: resource["restarts"] for resource in ctl("status")["resources"]}, restarts)
+
+
+class Interfaces(Test):
+    """Network interfaces change their names and namespaces."""
+
+    def interface_of(self, address):
+        return os.path.basename(machine.call("find", [f"{PCI}/{address}/net/*"])[0])
+
+    def test_interface_is_renamed(self):
+        vfs = self.make_vfs(1)
+        self.await_healthy("net.example/vf", vfs)
+        machine.do("udevadm", "settle", "--timeout=600")
+        machine.do("ip", "link", "set", self.interface_of(vfs[0]), "name", "renamed0")
+        until(lambda: ctl("preview", "net.example/vf", vfs[0])["answer"]["envs"]["VF"] == "renamed0", "the new name")
+        self.await_healthy("net.example/vf", vfs)
+        _, container = self.admit("renamed", "net.example/vf")
+        self.assertEqual(container["env"]["VF"], "renamed0")
+
+    def test_free_interface_is_in_another_namespace(self):
+        vfs = self.make_vfs(1)
+        self.await_healthy("net.example/vf", vfs)
+        machine.do("udevadm", "settle", "--timeout=600")
+        machine.do("ip", "netns", "add", "elsewhere")
+        self.addCleanup(machine.run, "ip", "netns", "del", "elsewhere")
+        machine.do("ip", "link", "set", self.interface_of(vfs[0]), "netns", "elsewhere")
+        until(lambda: not self.healthy("net.example/vf"), lambda: self.explain("net.example/vf"))
+        machine.do("ip", "netns", "del", "elsewhere")
+        self.await_healthy("net.example/vf", vfs)
+
+    def test_virtual_interface(self):
+        machine.call("write", "/sys/bus/netdevsim/new_device", "7 1")
+        self.addCleanup(machine.call, "write", "/sys/bus/netdevsim/del_device", "7")
+        until(lambda: len(self.healthy("net.example/interface")) == 1, lambda: self.explain("net.example/interface"))
+        name, = self.healthy("net.example/interface")
+        machine.do("ip", "link", "set", name, "up")
+        machine.do("ip", "addr", "add", "192.0.2.1/24", "dev", name)
+        machine.do("ip", "route", "add", "default", "dev", name)
+        until(lambda: not self.healthy("net.example/interface"), lambda: self.explain("net.example/interface"))
+        machine.do("ip", "route", "del", "default", "dev", name)
+        self.await_healthy("net.example/interface", [name])
+
+
+class Usb(Test):
+    """USB devices are unplugged and plugged in."""
+
+    def adapter(self, end):
+        return next(name for name in self.devices("usb.example/adapter") if name.endswith(end))
+
+    def test_adapter_keeps_its_id_in_another_port(self):
+        ids, name = self.healthy("usb.example/adapter"), self.adapter("AAAA")
+        self.unplug("us0")
+        self.await_healthy("usb.example/adapter", set(ids) - {name})
+        self.plug("us0", "7", "AAAA")
+        self.await_healthy("usb.example/adapter", ids)
+        self.unplug("us0")
+        self.await_healthy("usb.example/adapter", set(ids) - {name})
+        self.plug("us0", "1.1", "AAAA")
+        self.await_healthy("usb.example/adapter", ids)
+
+    def test_udev_is_stopped(self):
+        ids, name = self.healthy("usb.example/adapter"), self.adapter("AAAA")
+        units = ("systemd-udevd-control.socket", "systemd-udevd-kernel.socket", "systemd-udevd.service")
+        machine.do("systemctl", "stop", *units)
+        self.addCleanup(machine.do, "systemctl", "start", *units)
+        self.unplug("us0")
+        self.await_healthy("usb.example/adapter", set(ids) - {name})
+        self.plug("us0", "1.1", "AAAA")
+        self.await_healthy("usb.example/adapter", ids)
+
+    def unplug(self, name):
+        machine.qmp("device_del", id=name)
+
+    def plug(self, name, port, number):
+        def is_added():
+            try:
+                machine.qmp("device_add", driver="usb-serial", id=name, bus="xhci.0", port=port, chardev=name, serial=number,
+                            **{"always-plugged": True})
+            except Failure as failure:
+                # A device that is being removed keeps its name and its port for a moment.
+                if "uplicate" not in str(failure) and "in use" not in str(failure):
+                    raise
+                return False
+            return True
+        until(is_added, f"{name} in port {port}")
+
+
+class Memory(Test):
+    """Persistent memory is used in several ways."""
+
+    def test_memory_changes_its_mode(self):
+        ids = self.healthy("preset.example/pmem")
+        namespace = json.loads(machine.do("ndctl", "list"))[0]["dev"]
+        machine.do("ndctl", "create-namespace", "-f", "-e", namespace, "-m", "devdax")
+        self.await_healthy("preset.example/pmem", [])
+        until(lambda: len(self.healthy("preset.example/dax")) == 1, lambda: self.explain("preset.example/dax"))
+        _, container = self.admit("dax", "preset.example/dax")
+        self.assertEqual([node["host_path"] for node in container["devices"]], machine.call("find", ["/dev/dax*"]))
+        self.end("dax")
+        machine.do("ndctl", "create-namespace", "-f", "-e", namespace, "-m", "raw")
+        self.await_healthy("preset.example/dax", [])
+        self.await_healthy("preset.example/pmem", ids)
+
+
+SHORT = ("Inventory", "Functions.test_number_of_virtual_functions_changes", "Functions.test_free_function_moves_to_vfio_and_back",
+         "Usb.test_adapter_keeps_its_id_in_another_port")
+ALL = ("Inventory", "Functions", "Interfaces", "Usb", "Memory")
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--cache", required=True)
+parser.add_argument("--packages", required=True)
+parser.add_argument("--short", action="store_true")
+arguments, rest = parser.parse_known_args()
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v", *(rest or (SHORT if arguments.short else ALL))])

@@ -607,12 +607,14 @@ static void on_release(const struct dra_answer *answer, void *userdata)
 {
 	struct dra_publisher *publisher = userdata;
 	const char *release = text_of(answer->body, "gitVersion");
-	_cleanup_free_ char *before = TAKE_PTR(publisher->release);
+	_cleanup_free_ char *before = NULL;
 
-	if (answer->failure && answer->code == 0) {
+	/* While the server restarts with another release, the one before stays known. */
+	if (answer->failure && (answer->code == 0 || answer->code >= 500)) {
 		fail_round(publisher, answer);
 		return;
 	}
+	before = TAKE_PTR(publisher->release);
 	publisher->release = strdup(release);
 	if (before && !streq(before, release)) {
 		publisher->tried = 0;

@@ -10,7 +10,7 @@ STEPS ?= 10000
 SEED ?= 1
 VERSION = $(shell sed -n 's/^project(devplugd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: all help dependencies test-dependencies build demo test test-gpu test-hardware test-system test-minimal bench random soak fuzz dist deb rpm \
+.PHONY: all help dependencies test-dependencies build demo cluster-demo test test-gpu test-hardware test-system test-minimal bench random soak fuzz dist deb rpm \
 	test-rpm image test-container check-style clean
 
 all: build
@@ -18,6 +18,7 @@ all: build
 help:
 	@echo "make             build into build/"
 	@echo "make demo        show it at work on this machine's devices (root)"
+	@echo "make cluster-demo show it with DRA, an API server and alerts, all on this machine (root)"
 	@echo "make test        build with and without sanitizers and run every test"
 	@echo "make test-gpu    use the NVIDIA GPUs of this machine in containers (root)"
 	@echo "make dist        make the release archive in build-packages/"
@@ -51,6 +52,12 @@ demo: dependencies
 	@$(CMAKE) --preset $(PRESET) >/dev/null
 	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target devplugd devplugd-plugin devplugctl devplug-kubelet
 	@tests/demo/demo $(BUILD)
+
+cluster-demo: dependencies
+	@packaging/install-dependencies demo
+	@$(CMAKE) --preset $(PRESET) >/dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target devplugd devplugd-plugin devplugd-cluster devplugd-exporter devplugctl devplug-kubelet
+	@tests/demo/cluster-demo $(BUILD)
 
 test: test-dependencies
 	@tests/run-all

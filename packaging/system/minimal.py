@@ -50,6 +50,7 @@ def way(machine):
     check(machine.property("ActiveState") == "active", "it is not active after installation")
     check(machine.property("StatusText") == "no resources are configured", machine.property("StatusText"))
     shell(machine, "make demo")
+    shell(machine, "make cluster-demo")
     machine.do("sh", "-c", f"apt-get install {SOURCES}/build-packages/devplug-kubelet_*.deb")
     machine.start_kubelet()
     machine.write(readme.conf, readme.configuration)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """P5: what systemd is told over $NOTIFY_SOCKET, and when."""
 import os
+import queue
 import re
 import shutil
 import signal
 import socket
 import stat
 import subprocess
+import threading
 import time
 import unittest
 
@@ -17,16 +19,25 @@ class Systemd(NodeTest):
     def setUp(self):
         super().setUp()
         address = self.node.path("notify")
-        self.systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(self.systemd.close)
-        self.systemd.bind(address)
-        self.systemd.settimeout(LIMIT)
+        self.messages = queue.Queue()
+        systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        systemd.bind(address)
+        reader = threading.Thread(target=self.read_messages, args=(systemd,))
+        reader.start()
+        self.addCleanup(systemd.close)
+        self.addCleanup(reader.join)
+        self.addCleanup(systemd.shutdown, socket.SHUT_RD)
         self.node.environment["NOTIFY_SOCKET"] = address
 
-    def await_message(self, *keys):
+    def read_messages(self, systemd):
+        """As systemd does it, at once: a full socket would stop devplugd."""
+        while message := systemd.recv(65536).decode():
+            self.messages.put(dict(line.split("=", 1) for line in message.splitlines()))
+
+    def await_message(self, *keys, limit=LIMIT):
         """The next message that has all the keys, as a dictionary; others are left aside."""
         while True:
-            message = dict(line.split("=", 1) for line in self.systemd.recv(65536).decode().splitlines())
+            message = self.messages.get(timeout=limit)
             if all(key in message for key in keys):
                 return message
 
@@ -92,14 +103,9 @@ class Notification(Systemd):
             self.assertEqual(self.await_message("WATCHDOG")["WATCHDOG"], "1")
         # It stops being fed when the loop stands still, which is what it is for.
         os.kill(self.node.daemon.pid, signal.SIGSTOP)
-        self.systemd.settimeout(0)
-        try:
-            while True:
-                self.systemd.recv(65536)
-        except BlockingIOError:
-            pass
+        with self.assertRaises(queue.Empty):
+            self.await_message("none", limit=0.1)
         os.kill(self.node.daemon.pid, signal.SIGCONT)
-        self.systemd.settimeout(LIMIT)
         self.await_message("WATCHDOG")
 
     def test_P5_resource_that_cannot_serve_does_not_hold_up_the_start(self):
@@ -150,15 +156,20 @@ class FirstStart(Systemd):
               "the device to be listed")
 
     def start(self):
-        self.before = len(self.node.output())
+        self.before, self.begun = len(self.node.output()), time.monotonic()
         self.node.start()
+
+    def is_late(self):
+        """The machine is too slow for more than what 20 s allow."""
+        return time.monotonic() - self.begun > 20
 
     def printed(self):
         return self.node.output()[self.before:]
 
     def await_ready(self, why):
         self.await_message("READY")
-        self.assertIn(f"the kubelet may start: {why}\n", self.printed())
+        reasons = [f"the kubelet may start: {why}\n"] + ["the kubelet may start: 20 s have passed\n"] * self.is_late()
+        self.assertTrue(any(reason in self.printed() for reason in reasons), self.printed())
         self.assertEqual(self.printed().count("the kubelet may start"), 1)
 
     def test_P5_ready_when_the_devices_of_pods_are_found(self):
@@ -167,10 +178,10 @@ class FirstStart(Systemd):
         # One that no pod holds.
         self.plug(next(name for name in self.devices if name not in self.held))
         until(lambda: len(self.node.resource("vendor.example/x")["devices"]) == 2, "the first device")
-        self.systemd.settimeout(0)
-        with self.assertRaises(BlockingIOError):
-            self.await_message("READY")
-        self.systemd.settimeout(LIMIT)
+        said = self.printed(), [key for message in list(self.messages.queue) for key in message]
+        if not self.is_late():
+            self.assertNotIn("the kubelet may start", said[0])
+            self.assertNotIn("READY", said[1])
         self.plug(next(name for name in self.devices if name in self.held))
         self.await_ready("the devices of all pods are found")
         # The kubelet starts, and the pod runs.
@@ -201,10 +212,9 @@ class FirstStart(Systemd):
 
     def test_P5_ready_after_20_seconds(self):
         shutil.rmtree(self.node.run)
-        begun = time.monotonic()
         self.boot()
         self.await_ready("20 s have passed")
-        self.assertGreaterEqual(time.monotonic() - begun, 20)
+        self.assertTrue(self.is_late())
 
 
 if __name__ == "__main__":

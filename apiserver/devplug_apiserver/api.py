@@ -5,25 +5,29 @@ import collections
 import copy
 import datetime
 import json
+import secrets
 import time
 import traceback
 import urllib.parse
 import uuid
 
 from . import allocator, resources
-from .authorizer import ADMINISTRATORS, Question, refusal_of
+from .authorizer import ACCOUNT_PREFIX, ADMINISTRATORS, DRIVER_RULES, Question, refusal_of, rules_of, user_of
 from .faults import Fault
 from .refusal import Refusal, read_number
 from .releases import Release
-from .resources import CLAIMS, CLASSES, NODES, SLICES, key_of
+from .resources import ACCOUNTS, BINDINGS, CLAIMS, CLASSES, NODES, ROLES, SECRETS, SLICES, key_of
 from .schema import Reader
 from .store import Store
+from .validation import ACCOUNT_ANNOTATION, RBAC_GROUP, TOKEN_SECRET
 
 REQUESTS_MAX = 100000  # that are kept
 BOOKMARK_SECONDS = 60
 MERGE_PATCH, APPLY_PATCH = "application/merge-patch+json", ("application/apply-patch+yaml", "application/apply-patch+json")
 # What a write does not change.
 FIXED = ("name", "namespace", "uid", "creationTimestamp", "generation")
+# The service account of the first driver.
+DRIVER_NAMESPACE, DRIVER_ACCOUNT = "devplug", "driver"
 # What distinguishes the entries of a claim's status.devices.
 DEVICE_KEYS = ("driver", "pool", "device", "shareID")
 
@@ -104,6 +108,17 @@ class Api:
         with self.lock:
             for name in nodes:
                 self.add(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+            self.add_driver_account()
+
+    def add_driver_account(self):
+        metadata = {"name": f"{DRIVER_NAMESPACE}:{DRIVER_ACCOUNT}"}
+        self.add(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {
+            "name": DRIVER_ACCOUNT, "namespace": DRIVER_NAMESPACE}})
+        self.add(ROLES, {"apiVersion": f"{RBAC_GROUP}/v1", "kind": "ClusterRole", "metadata": {**metadata},
+                         "rules": copy.deepcopy(DRIVER_RULES)})
+        self.add(BINDINGS, {"apiVersion": f"{RBAC_GROUP}/v1", "kind": "ClusterRoleBinding", "metadata": {**metadata},
+                            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", **metadata},
+                            "subjects": [{"kind": "ServiceAccount", "name": DRIVER_ACCOUNT, "namespace": DRIVER_NAMESPACE}]})
 
     # --- the tables
 
@@ -179,7 +194,8 @@ class Api:
             raise Refusal(405, f"the server does not allow {request.method} on {request.path}")
         old = self.find(place)
         new = self.read_body(verb, place, request, old) if verb in ("create", "update", "patch") else None
-        why = refusal_of(user, Question(verb, place, {path: value for path, (value, same) in fields.items() if same}, new, old))
+        rules = rules_of(user, self.table(ROLES), self.table(BINDINGS).values())
+        why = refusal_of(user, Question(verb, place, {path: value for path, (value, same) in fields.items() if same}, new, old), rules)
         if why:
             raise Refusal(403, why)
         if place.name and old is None:
@@ -303,9 +319,10 @@ class Api:
             if resource is SLICES:
                 self.dropped = self.dropped or bool(reader.dropped)
                 self.add_times(new)
-            resource.check(new, old, self.kubernetes)
         else:
             new = copy.deepcopy(new)
+        if resource.check:
+            resource.check(new, old, self.kubernetes)
         return new, warnings
 
     @staticmethod
@@ -331,9 +348,31 @@ class Api:
             new = {key: value for key, value in new.items() if key != "status"}
         new, warnings = self.accept(place, query, {**new, "metadata": metadata}, None)
         if not is_dry(query):
+            self.issue_token(place.resource, new)
             self.add(place.resource, new)
             self.schedule_waiting(place.resource)
         return Answer(201, copy.deepcopy(new), warnings)
+
+    def authority_certificate(self):
+        """What a client needs to trust the server."""
+        return b""
+
+    def issue_token(self, resource, secret):
+        """Fills a Secret for the token of a service account."""
+        metadata = secret["metadata"]
+        if resource is not SECRETS or secret.get("type") != TOKEN_SECRET or secret.get("data", {}).get("token"):
+            return
+        account = metadata["annotations"][ACCOUNT_ANNOTATION]
+        if (metadata["namespace"], account) not in self.table(ACCOUNTS):
+            return
+        token = secrets.token_hex(16)
+        self.tokens[token] = user_of(f"{ACCOUNT_PREFIX}{metadata['namespace']}:{account}")
+        data = {"token": token.encode(), "namespace": metadata["namespace"].encode(), "ca.crt": self.authority_certificate()}
+        secret["data"] = {**secret.get("data", {}), **{name: base64.b64encode(value).decode() for name, value in data.items()}}
+
+    def revoke_token(self, resource, secret):
+        if resource is SECRETS and secret.get("type") == TOKEN_SECRET:
+            self.tokens.pop(base64.b64decode(secret.get("data", {}).get("token", "")).decode(), None)
 
     def update(self, place, query, fields, new, old, request):
         metadata = new["metadata"]
@@ -359,6 +398,9 @@ class Api:
             return Answer(200, copy.deepcopy(old), warnings)
         if is_dry(query):
             return Answer(200, copy.deepcopy(new), warnings)
+        if new.get("data") != old.get("data"):
+            self.revoke_token(place.resource, old)
+        self.issue_token(place.resource, new)
         self.store.change(place.resource, "MODIFIED", new)
         self.schedule_waiting(place.resource)
         return Answer(200, copy.deepcopy(new), warnings)
@@ -389,6 +431,7 @@ class Api:
 
     def remove(self, resource, found):
         """With the lock."""
+        self.revoke_token(resource, found)
         self.store.change(resource, "DELETED", found)
         self.store.delete_owned(found["metadata"]["uid"])
         self.schedule_waiting(resource)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may do what. A user is an administrator, a kubelet with the rights that the Node authorizer and NodeRestriction give, or
-the service account of a driver with the rights of the common charts."""
+has the rights of the ClusterRoles that ClusterRoleBindings give it (RBAC)."""
 import collections
 
 from .resources import CLAIMS, NODES, SLICES, full_name
 
-ADMINISTRATORS, NODE_GROUP = "system:masters", "system:nodes"
+ADMINISTRATORS, NODE_GROUP, ACCOUNTS_GROUP = "system:masters", "system:nodes", "system:serviceaccounts"
 NODE_PREFIX, ACCOUNT_PREFIX = "system:node:", "system:serviceaccount:"
 
 # `node`: of the token of a service account, as in authentication.kubernetes.io/node-name; None: the token has none.
@@ -13,17 +13,44 @@ User = collections.namedtuple("User", "name groups node", defaults=((), None))
 ADMINISTRATOR = User("kubernetes-admin", (ADMINISTRATORS,))
 
 READ, WRITE = ("get", "list", "watch"), ("create", "update", "patch", "delete")
-# The verbs of a driver's service account, by the resource.
-DRIVER_RULES = {"nodes": ("get",), "resourceslices": READ + WRITE, "resourceclaims": READ, "resourceclaims/status": ("update", "patch"),
-                "events": ("create", "patch")}
+# The rights of the first driver's service account: those of common charts.
+DRIVER_RULES = [
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+    {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": [*READ, *WRITE]},
+    {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": [*READ]},
+    {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/status"], "verbs": ["update", "patch"]},
+    {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+]
 
 # What is asked for. `fields`: of the field selector; `new`, `old`: the object, None: there is none.
 Question = collections.namedtuple("Question", "verb place fields new old")
 
 
-def user_of(name):
+def user_of(name, node=None):
     """A user by its name alone."""
+    if name.startswith(ACCOUNT_PREFIX):
+        namespace = name[len(ACCOUNT_PREFIX):].partition(":")[0]
+        return User(name, (ACCOUNTS_GROUP, f"{ACCOUNTS_GROUP}:{namespace}"), node)
     return User(name, (NODE_GROUP,) if name.startswith(NODE_PREFIX) else ())
+
+
+def is_subject(user, subject):
+    """Whether a subject of a binding is the user."""
+    kind, name = subject.get("kind"), subject.get("name")
+    if kind == "ServiceAccount":
+        return user.name == f"{ACCOUNT_PREFIX}{subject.get('namespace')}:{name}"
+    return kind == "Group" and name in user.groups or kind == "User" and name == user.name
+
+
+def rules_of(user, roles, bindings):
+    """The rules of the ClusterRoles that are bound to a user. `roles`: by name; `bindings`: ClusterRoleBindings."""
+    found = []
+    for binding in bindings:
+        role, reference = None, binding.get("roleRef", {})
+        if reference.get("kind") == "ClusterRole" and any(is_subject(user, one) for one in binding.get("subjects") or []):
+            role = roles.get(reference.get("name"))
+        found += (role or {}).get("rules") or []
+    return found
 
 
 def is_used_on(claim, node):
@@ -71,28 +98,36 @@ def name_of(place):
     return f"{place.resource.plural}/{place.subresource}" if place.subresource else place.resource.plural
 
 
-def check_account(question, node):
+def has(words, word):
+    return word in words or "*" in words
+
+
+def is_allowed(rule, question):
     place = question.place
-    if question.verb not in DRIVER_RULES.get(name_of(place), ()):
+    return (has(rule.get("apiGroups", ()), place.resource.group) and has(rule.get("resources", ()), name_of(place))
+            and has(rule.get("verbs", ()), question.verb)
+            and (not rule.get("resourceNames") or place.name in rule["resourceNames"]))
+
+
+def check_rules(question, user, rules):
+    if not any(is_allowed(rule, question) for rule in rules):
         return ""
-    if place.resource is SLICES and question.verb in WRITE:
+    if user.node and question.place.resource is SLICES and question.verb in WRITE:
         # The policy that drivers ship: the token's node is the slice's.
         names = {found.get("spec", {}).get("nodeName") for found in (question.new, question.old) if found is not None}
-        if names - {node}:
-            return f"ValidatingAdmissionPolicy denied request: the token is bound to the node {node}"
+        if names - {user.node}:
+            return f"ValidatingAdmissionPolicy denied request: the token is bound to the node {user.node}"
     return None
 
 
-def refusal_of(user, question):
-    """None: it is allowed; else the message."""
+def refusal_of(user, question, rules):
+    """None: it is allowed; else the message. `rules`: those of rules_of()."""
     if ADMINISTRATORS in user.groups:
         return None
     if user.name.startswith(NODE_PREFIX) and NODE_GROUP in user.groups:
         why = check_node(question, user.name[len(NODE_PREFIX):])
-    elif user.name.startswith(ACCOUNT_PREFIX):
-        why = check_account(question, user.node)
     else:
-        why = ""
+        why = check_rules(question, user, rules)
     if why is None:
         return None
     place = question.place

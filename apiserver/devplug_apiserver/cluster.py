@@ -3,12 +3,12 @@
 import os
 import secrets
 
-from .api import Api
+from .api import DRIVER_ACCOUNT, DRIVER_NAMESPACE, Api
 from .authority import Authority, write_kubeconfig
-from .authorizer import ACCOUNT_PREFIX, ADMINISTRATOR, ADMINISTRATORS, NODE_GROUP, NODE_PREFIX, User
+from .authorizer import ACCOUNT_PREFIX, ADMINISTRATOR, ADMINISTRATORS, NODE_GROUP, NODE_PREFIX, user_of
 from .server import TlsServer
 
-ACCOUNT = ACCOUNT_PREFIX + "devplug:driver"
+ACCOUNT = f"{ACCOUNT_PREFIX}{DRIVER_NAMESPACE}:{DRIVER_ACCOUNT}"
 
 
 class Cluster(Api):
@@ -24,6 +24,10 @@ class Cluster(Api):
 
     def issue_server(self, authority):
         return authority.issue_server(sorted({"127.0.0.1", self.address}))
+
+    def authority_certificate(self):
+        with open(self.authority.certificate, "rb") as file:
+            return file.read()
 
     def start(self):
         self.server = TlsServer((self.address, self.port), self, self.authority, self.certificate)
@@ -48,7 +52,7 @@ class Cluster(Api):
         write("admin", client=self.authority.issue_client("admin", ADMINISTRATOR.name, ADMINISTRATORS))
         for node, client in self.clients.items():
             token = secrets.token_hex(16)
-            self.tokens[token] = User(ACCOUNT, node=node)
+            self.tokens[token] = user_of(ACCOUNT, node)
             write(f"kubelet-{node}", client=client)
             write(f"driver-{node}", token=token)
         return found

@@ -5,25 +5,29 @@ import re
 
 from . import validation
 
-RESOURCE_GROUP = "resource.k8s.io"
+RESOURCE_GROUP, RBAC_GROUP = "resource.k8s.io", validation.RBAC_GROUP
 
-# `type`: of schema.py, None: the object is kept as it is. `check(new, old, release)`: its rules.
+# `type`: of schema.py, None: all fields are kept. `check(new, old, release)`: its rules.
 Resource = collections.namedtuple("Resource", "group version plural kind namespaced type check status", defaults=(None, None, False))
 
 RESOURCES = (
     Resource("", "v1", "nodes", "Node", False, status=True),
     Resource("", "v1", "namespaces", "Namespace", False),
     Resource("", "v1", "pods", "Pod", True, status=True),
+    Resource("", "v1", "serviceaccounts", "ServiceAccount", True),
+    Resource("", "v1", "secrets", "Secret", True, check=validation.check_secret),
     Resource("", "v1", "events", "Event", True),
     Resource("events.k8s.io", "v1", "events", "Event", True),
+    Resource(RBAC_GROUP, "v1", "clusterroles", "ClusterRole", False, check=validation.check_role),
+    Resource(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", False, check=validation.check_binding),
     Resource(RESOURCE_GROUP, "v1", "resourceslices", "ResourceSlice", False, "ResourceSlice", validation.check_slice),
     Resource(RESOURCE_GROUP, "v1", "resourceclaims", "ResourceClaim", True, "ResourceClaim", validation.check_claim, True),
     Resource(RESOURCE_GROUP, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, "ResourceClaimTemplate",
              validation.check_template),
     Resource(RESOURCE_GROUP, "v1", "deviceclasses", "DeviceClass", False, "DeviceClass", validation.check_class),
 )
-NODES, SLICES, CLAIMS, CLASSES = (next(r for r in RESOURCES if r.plural == name) for name in (
-    "nodes", "resourceslices", "resourceclaims", "deviceclasses"))
+NODES, SLICES, CLAIMS, CLASSES, ACCOUNTS, SECRETS, ROLES, BINDINGS = (next(r for r in RESOURCES if r.plural == name) for name in (
+    "nodes", "resourceslices", "resourceclaims", "deviceclasses", "serviceaccounts", "secrets", "clusterroles", "clusterrolebindings"))
 # Fields that a selector may name, beside metadata.name and metadata.namespace.
 SELECTABLE = {"resourceslices": ("spec.nodeName", "spec.driver"), "pods": ("spec.nodeName",),
               "events": ("involvedObject.name", "involvedObject.uid", "reason", "type")}

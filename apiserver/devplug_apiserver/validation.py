@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the API server for ResourceSlices, ResourceClaims and DeviceClasses. A driver that breaks one gets an error with
+"""The rules of the API server for ResourceSlices, ResourceClaims, DeviceClasses and objects of RBAC. A driver that breaks one gets an error with
 the path of the field. Each function raises a Refusal with the code 422."""
 import re
 
@@ -30,6 +30,8 @@ CEL_MAX = 10 * 1024
 RESULTS_MAX = 32
 RESERVED_MAX = 256
 EFFECTS = ("None", "NoSchedule", "NoExecute")
+RBAC_GROUP = "rbac.authorization.k8s.io"
+TOKEN_SECRET, ACCOUNT_ANNOTATION = "kubernetes.io/service-account-token", "kubernetes.io/service-account.name"
 # A taint of an unknown effect is treated as None by the scheduler, and refused by the server.
 LIST_TYPES = {"bools": bool, "ints": int, "strings": str, "versions": str}
 
@@ -391,3 +393,34 @@ def check_claim(new, old, release):
 
 def check_template(new, old, release):
     check_claim_spec("spec.spec", new["spec"]["spec"])
+
+
+# --- identities and rights
+
+def check_role(new, old, release):
+    for i, rule in enumerate(new.get("rules") or []):
+        for name in ("verbs", "apiGroups", "resources"):
+            words = rule.get(name)
+            if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+                raise invalid(f"rules[{i}].{name}", "Required value: must be a list of at least one text")
+
+
+def check_binding(new, old, release):
+    reference = new.get("roleRef", {})
+    if (reference.get("apiGroup"), reference.get("kind")) != (RBAC_GROUP, "ClusterRole") or not reference.get("name"):
+        raise invalid("roleRef", f"Invalid value: must name a ClusterRole of the group {RBAC_GROUP}")
+    if old and old.get("roleRef") != reference:
+        raise invalid("roleRef", "Invalid value: cannot change roleRef")
+    for i, subject in enumerate(new.get("subjects") or []):
+        account = subject.get("kind") == "ServiceAccount"
+        if subject.get("kind") not in ("User", "Group", "ServiceAccount"):
+            raise invalid(f"subjects[{i}].kind", "Unsupported value: supported values: ServiceAccount, User, Group")
+        if not subject.get("name") or account and not subject.get("namespace"):
+            raise invalid(f"subjects[{i}]", "Required value: a subject has a name, and a ServiceAccount also has a namespace")
+        if not account and subject.get("apiGroup") != RBAC_GROUP:
+            raise invalid(f"subjects[{i}].apiGroup", f"Unsupported value: supported values: {RBAC_GROUP}")
+
+
+def check_secret(new, old, release):
+    if new.get("type") == TOKEN_SECRET and not (new["metadata"].get("annotations") or {}).get(ACCOUNT_ANNOTATION):
+        raise invalid(f"metadata.annotations[{ACCOUNT_ANNOTATION}]", "Required value")

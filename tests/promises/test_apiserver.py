@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """devplug-apiserver as a program: what clients by TLS may do, conflicts, watches, faults, and its commands."""
+import base64
 import concurrent.futures
 import contextlib
 import http.client
@@ -162,6 +163,62 @@ class Program(unittest.TestCase):
         wrong = {"status": {"devices": [{**key, "device": "gpu-9"}]}}
         self.check(422, self.driver.ask("PATCH", f"{path}/status", wrong, "application/merge-patch+json"))
         self.check(415, self.driver.ask("PATCH", f"{path}/status", wrong, "application/json-patch+json"))
+
+    def test_rights_of_a_service_account(self):
+        """RBAC: each verb, resource, group and name of a ClusterRole counts, as long as a ClusterRoleBinding names the account."""
+        self.start()
+        api, name = {"apiVersion": "rbac.authorization.k8s.io/v1"}, {"name": "reader"}
+        account = {"name": "reader", "namespace": "tools"}
+        role = {**api, "kind": "ClusterRole", "metadata": name, "rules": [
+            {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["list"]},
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"], "resourceNames": ["node-b"]}]}
+        binding = {**api, "kind": "ClusterRoleBinding", "metadata": name, "subjects": [{"kind": "ServiceAccount", **account}],
+                   "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"}}
+        secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+                  "metadata": {**account, "annotations": {"kubernetes.io/service-account.name": "reader"}}}
+        self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, role, secret)
+        place = "/api/v1/namespaces/tools/secrets/reader"
+        found = self.check(200, self.admin.ask("GET", place))
+        data = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+        with open(os.path.join(self.dir, "pki/ca.crt")) as file:
+            self.assertEqual(data["ca.crt"], file.read())
+        self.driver.headers = {"Authorization": f"Bearer {data['token']}"}
+        self.check(403, self.driver.ask("GET", SLICES))
+        self.apply(binding)
+        self.check(200, self.driver.ask("GET", SLICES))
+        self.check(200, self.driver.ask("GET", "/api/v1/nodes/node-b"))
+        for method, path, body in (("GET", "/api/v1/nodes/node-a", None), ("GET", "/api/v1/nodes", None), ("POST", SLICES, make_slice("a")),
+                                   ("GET", f"{SLICES}/a", None), ("GET", f"{SLICES}?watch=1", None), ("GET", CLAIMS, None),
+                                   ("GET", place, None)):
+            with self.subTest(f"{method} {path}"):
+                self.assertIn("system:serviceaccount:tools:reader", self.check(403, self.driver.ask(method, path, body))["message"])
+        # Without its data, the Secret gets another token.
+        self.apply(secret)
+        self.check(401, self.driver.ask("GET", SLICES))
+        token = base64.b64decode(self.check(200, self.admin.ask("GET", place))["data"]["token"]).decode()
+        self.driver.headers = {"Authorization": f"Bearer {token}"}
+        self.check(200, self.driver.ask("GET", SLICES))
+        self.check(200, self.admin.ask("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/reader"))
+        self.check(403, self.driver.ask("GET", SLICES))
+        self.check(200, self.admin.ask("DELETE", place))
+        self.check(401, self.driver.ask("GET", SLICES))
+
+    def test_objects_of_rights_are_checked(self):
+        self.start()
+        api = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "x"}}
+        role, binding = {**api, "kind": "ClusterRole"}, {**api, "kind": "ClusterRoleBinding"}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "x"}
+        secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": {"name": "x"}}
+        for found, field in (({**role, "rules": [{"apiGroups": [""], "resources": ["nodes"]}]}, "rules[0].verbs"),
+                             ({**role, "rules": [{"verbs": ["get"], "resources": ["nodes"]}]}, "rules[0].apiGroups"),
+                             ({**binding, "roleRef": {"kind": "ClusterRole", "name": "x"}}, "roleRef"),
+                             ({**binding, "roleRef": reference, "subjects": [{"kind": "ServiceAccount", "name": "x"}]}, "subjects[0]"),
+                             ({**binding, "roleRef": reference, "subjects": [{"kind": "User", "name": "x"}]}, "subjects[0].apiGroup"),
+                             (secret, "metadata.annotations")):
+            with self.subTest(field):
+                answer = self.tool("apply", "-", text=json.dumps(found))
+                self.assertEqual(answer.returncode, 1, answer.stdout)
+                self.assertIn(field + ("" if field.startswith("metadata") else ": "), answer.stderr)
 
     def test_identities(self):
         self.start()

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the objects of DRA as JSON for kubectl: the classes that an administrator creates once for
- * a cluster, made from the file, and the slices of this node, made from the daemon's devices.
+ * Prints the objects of DRA as JSON for kubectl: the classes and the identity that an administrator
+ * creates once for a cluster, made from the file, and the slices of this node, made from the
+ * daemon's devices.
  */
 #include "configuration/config.h"
 #include "dra/model/dra-names.h"
+#include "dra/model/dra-rights.h"
 #include "dra/model/dra-slices.h"
 #include "dra/model/slice-lacks.h"
 #include "supervisor/ctl/verb.h"
@@ -21,7 +23,33 @@ static int print_list(json_t *items)
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static int print_classes(const struct command_line *line)
+/* The classes of the resources that DRA serves. */
+static json_t *make_classes(const struct config *config)
+{
+	json_t *items = json_array();
+
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (config->resources[i].registration == REGISTRATION_DRA)
+			(void)json_array_append_new(items,
+				dra_class_object(
+					config->dra.driver, config->resources[i].declaration.name));
+	return items;
+}
+
+/* An identity with the rights that the features in use need. */
+static json_t *make_credentials(const struct config *config)
+{
+	unsigned features = 0;
+
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (config->resources[i].registration == REGISTRATION_DRA)
+			features |= DRA_FEATURE_SERVE;
+	return dra_rights_objects(features);
+}
+
+/* Prints objects that are made from the file. */
+static int print_objects(
+	const struct command_line *line, json_t *(*make)(const struct config *config))
 {
 	const char *file = line->config_file ?: DEFAULT_CONFIG_FILE;
 	_cleanup_config_ struct config *config = NULL;
@@ -32,13 +60,8 @@ static int print_classes(const struct command_line *line)
 		print_report(&report, file);
 		return EXIT_CONFIG;
 	}
-	items = json_array();
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (config->resources[i].registration == REGISTRATION_DRA)
-			(void)json_array_append_new(items,
-				dra_class_object(
-					config->dra.driver, config->resources[i].declaration.name));
-	if (json_array_size(items) == 0)
+	items = make(config);
+	if (items && json_array_size(items) == 0)
 		(void)fprintf(stderr, "devplugctl: no resource in %s has serve = \"dra\"\n", file);
 	return print_list(items);
 }
@@ -151,10 +174,13 @@ static int print_slices(const struct command_line *line)
 int command_dra(const struct command_line *line)
 {
 	if (streq(line->subject, "classes"))
-		return print_classes(line);
+		return print_objects(line, make_classes);
+	if (streq(line->subject, "credentials"))
+		return print_objects(line, make_credentials);
 	if (streq(line->subject, "slices"))
 		return print_slices(line);
-	(void)fprintf(
-		stderr, "devplugctl: \"dra\" needs classes or slices, not \"%s\"\n", line->subject);
+	(void)fprintf(stderr,
+		"devplugctl: \"dra\" needs classes, credentials or slices, not \"%s\"\n",
+		line->subject);
 	return EXIT_USAGE;
 }

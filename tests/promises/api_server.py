@@ -18,7 +18,7 @@ from devplug_apiserver.releases import RELEASES, Release  # noqa: E402
 from devplug_apiserver.resources import CLAIMS, CLASSES, NODES, SLICES, collection_path  # noqa: E402
 from devplug_apiserver.server import ControlServer, Stoppable  # noqa: E402
 
-__all__ = ["APISERVER", "Api", "ApiServer", "Authority", "ControlServer", "RELEASES", "SLICES_PATH", "Stoppable"]
+__all__ = ["APISERVER", "Api", "ApiServer", "Authority", "ControlServer", "RELEASES", "SLICES_PATH", "Stoppable", "write_kubeconfig"]
 
 SLICES_PATH = collection_path(SLICES)
 
@@ -63,6 +63,10 @@ class ApiServer(Cluster):
             return [r for r in self.requests if r[0] != "GET" and "dryRun" not in r[1]]
 
     # --- what users and the scheduler do
+
+    def ask(self, method, path, body=None, user=None, content="application/json"):
+        """The answer to an administrator, or to the user with that name."""
+        return self.serve(user_of(user) if user else ADMINISTRATOR, Request(method, path, body, content))
 
     def apply(self, text):
         """Creates the DeviceClasses of a list, as "kubectl apply" does."""

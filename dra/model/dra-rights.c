@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides which rights in the cluster devplugd needs. Each verb of the table is one that a request
+ * of devplugd-cluster has, and no request needs another (tests/promises/test_dra_rights.py).
+ */
+#include "dra/model/dra-rights.h"
+
+#include "common/util.h"
+
+#define RBAC "rbac.authorization.k8s.io"
+
+static const struct {
+	enum dra_feature feature;
+	const char *group, *resource;
+	const char *verbs[6]; /* up to the first NULL */
+} rights[] = {
+	{ DRA_FEATURE_SERVE, "", "nodes", { "get" } },
+	{ DRA_FEATURE_SERVE, "resource.k8s.io", "resourceclaims", { "get" } },
+	{ DRA_FEATURE_SERVE, "resource.k8s.io", "resourceslices",
+		{ "list", "watch", "create", "update", "delete" } },
+};
+
+json_t *dra_rights_rules(unsigned features)
+{
+	json_t *rules = json_array();
+
+	for (size_t i = 0; i < ARRAY_SIZE(rights); i++) {
+		json_t *verbs;
+
+		if (!(features & rights[i].feature))
+			continue;
+		verbs = json_array();
+		for (size_t k = 0; k < ARRAY_SIZE(rights[i].verbs) && rights[i].verbs[k]; k++)
+			(void)json_array_append_new(verbs, json_string(rights[i].verbs[k]));
+		if (json_array_append_new(rules,
+			    json_pack("{s:[s], s:[s], s:o}", "apiGroups", rights[i].group,
+				    "resources", rights[i].resource, "verbs", verbs)) < 0) {
+			json_decref(rules);
+			return NULL;
+		}
+	}
+	return rules;
+}
+
+json_t *dra_rights_objects(unsigned features)
+{
+	if (features == 0)
+		return json_array();
+	return json_pack("[{s:s, s:s, s:{s:s, s:s}}, {s:s, s:s, s:{s:s}, s:o},"
+			 " {s:s, s:s, s:{s:s}, s:{s:s, s:s, s:s}, s:[{s:s, s:s, s:s}]},"
+			 " {s:s, s:s, s:{s:s, s:s, s:{s:s}}, s:s}]",
+		"apiVersion", "v1", "kind", "ServiceAccount", "metadata", "name", DRA_ACCOUNT_NAME,
+		"namespace", DRA_ACCOUNT_NAMESPACE,
+
+		"apiVersion", RBAC "/v1", "kind", "ClusterRole", "metadata", "name",
+		DRA_ACCOUNT_NAME, "rules", dra_rights_rules(features),
+
+		"apiVersion", RBAC "/v1", "kind", "ClusterRoleBinding", "metadata", "name",
+		DRA_ACCOUNT_NAME, "roleRef", "apiGroup", RBAC, "kind", "ClusterRole", "name",
+		DRA_ACCOUNT_NAME, "subjects", "kind", "ServiceAccount", "name", DRA_ACCOUNT_NAME,
+		"namespace", DRA_ACCOUNT_NAMESPACE,
+
+		"apiVersion", "v1", "kind", "Secret", "metadata", "name", DRA_ACCOUNT_NAME,
+		"namespace", DRA_ACCOUNT_NAMESPACE, "annotations",
+		"kubernetes.io/service-account.name", DRA_ACCOUNT_NAME, "type",
+		"kubernetes.io/service-account-token");
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Which rights in the cluster devplugd needs, by the feature that needs them: one table, from which
+ * "devplugctl dra credentials" makes objects, and packaging/make-rights the rules of the manifests
+ * and the table in docs/dra.md. A feature that is not in use needs no right.
+ */
+
+#include <jansson.h>
+
+/* The ServiceAccount of devplugd on hosts, and the name of the objects that belong to it. */
+#define DRA_ACCOUNT_NAME      "devplugd"
+#define DRA_ACCOUNT_NAMESPACE "kube-system"
+
+/* Bits. */
+enum dra_feature {
+	DRA_FEATURE_SERVE = 1 << 0, /* a resource has serve = "dra" */
+};
+
+/* The rules of a ClusterRole for these features, in the order of the table; NULL without memory. */
+json_t *dra_rights_rules(unsigned features);
+
+/* The objects that give devplugd an identity with these rights: ServiceAccount, ClusterRole,
+ * ClusterRoleBinding, and a Secret that Kubernetes fills with a token; none without a feature. NULL
+ * without memory. */
+json_t *dra_rights_objects(unsigned features);

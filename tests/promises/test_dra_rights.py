@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rights of devplugd in a cluster are one table: what it asks for is what it uses, and manifests and documents have it."""
+import base64
+import json
+import os
+import subprocess
+import unittest
+import urllib.parse
+
+from api_server import SLICES_PATH as SLICES, write_kubeconfig
+from devplug_apiserver import resources
+from dra_node import DRIVER, DraTest
+from node import program, until
+
+TOOL = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../packaging/make-rights")
+SECRET = "/api/v1/namespaces/kube-system/secrets/devplugd"
+
+
+def verb_of(method, path):
+    """(verb, API group, resource) of a request, or None."""
+    url = urllib.parse.urlsplit(path)
+    place = resources.find_place(urllib.parse.unquote(url.path))
+    if not place:
+        return None
+    listing = "watch" if "watch=1" in url.query or "watch=true" in url.query else "list"
+    verb = {"GET": "get" if place.name else listing, "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
+    return verb, place.resource.group, "/".join(filter(None, (place.resource.plural, place.subresource)))
+
+
+class DraRights(DraTest):
+    def print_objects(self):
+        answer = self.ctl("dra", "credentials")
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        return json.loads(answer.stdout)["items"]
+
+    def rights(self, objects):
+        role, = (found for found in objects if found["kind"] == "ClusterRole")
+        return {(verb, group, resource) for rule in role["rules"] for verb in rule["verbs"] for group in rule["apiGroups"]
+                for resource in rule["resources"]}
+
+    def become_account(self):
+        """Applies the objects of "dra credentials", and writes a kubeconfig with the token. Returns the objects."""
+        objects = self.print_objects()
+        for found in objects:
+            resource = resources.find_kind(found["apiVersion"], found["kind"])
+            path = resources.collection_path(resource, found["metadata"].get("namespace"))
+            answer = self.api.ask("POST", path, found)
+            self.assertEqual(answer.code, 201, answer.body)
+        data = self.api.ask("GET", SECRET).body["data"]
+        write_kubeconfig(self.kubeconfig, self.api.url(), self.api.authority, token=base64.b64decode(data["token"]).decode())
+        self.api.requests.clear()
+        return objects
+
+    def test_what_is_asked_for_is_used(self):
+        """A ServiceAccount with the rights of the table serves DRA, no request is refused, and each right is used."""
+        self.serve_api()
+        self.configure(self.resource("gpu", count=130))
+        objects = self.become_account()
+        self.node.start()
+        self.register()
+        self.await_pool(lambda pool: len(pool) == 130)
+        claim = "default", "c", self.api.allocate("c", DRIVER, [("a", self.api.device_named("vendor.example/gpu", 0))])
+        self.assertNotIsInstance(self.prepare(claim)[claim[2]], str)
+        # Another slice fewer, and a changed one.
+        self.configure(self.resource("gpu", count=1))
+        self.node.reload()
+        self.await_pool(lambda pool: len(pool) == 1)
+        until(lambda: len(self.api.slices) == 1, "the other slices to be deleted")
+        self.assertEqual(self.dra()["api_failure"], "")
+        with self.api.lock:
+            requests = list(self.api.requests)
+        self.assertEqual([one for one in requests if one[2] == 403], [])
+        used = {verb_of(method, path) for method, path, _ in requests if path.startswith("/api")}
+        self.assertEqual(used, self.rights(objects))
+
+    def test_nothing_else_is_allowed(self):
+        """The account of the objects may do what the table has, and gets 403 for the rest."""
+        self.serve_api()
+        self.configure(self.resource("gpu"))
+        granted = self.rights(self.become_account())
+        account = "system:serviceaccount:kube-system:devplugd"
+        for resource in resources.RESOURCES:
+            subresources = ("", "/status") if resource.status else ("",)
+            for subresource in subresources:
+                collection = resources.collection_path(resource, "default")
+                one = f"{collection}/x{subresource}"
+                for verb, method, path in (("get", "GET", one), ("list", "GET", collection), ("create", "POST", collection),
+                                           ("update", "PUT", one), ("patch", "PATCH", one), ("delete", "DELETE", one),
+                                           ("deletecollection", "DELETE", collection)):
+                    if subresource and path == collection:
+                        continue
+                    with self.subTest(f"{verb} {resource.plural}{subresource}"):
+                        content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+                        body = {"metadata": {"name": "x"}} if method in ("POST", "PUT", "PATCH") else None
+                        code = self.api.ask(method, path, body, user=account, content=content).code
+                        self.assertEqual(code == 403, (verb, resource.group, resource.plural + subresource) not in granted, code)
+
+    def test_a_missing_right_is_shown(self):
+        self.serve_api()
+        self.configure(self.resource("gpu"))
+        self.become_account()
+        path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/devplugd"
+        role = self.api.ask("GET", path).body
+        self.api.ask("PUT", path, {**role, "rules": [rule for rule in role["rules"] if rule["resources"] != ["resourceslices"]]})
+        self.node.start()
+        self.register()
+        until(lambda: "403" in (self.dra() or {}).get("api_failure", ""), "the refusal")
+        self.assertIn("resourceslices", self.dra()["api_failure"])
+        self.assertEqual(self.api.pool(), None)
+        self.api.ask("PUT", path, {**role, "metadata": {"name": "devplugd"}})
+        self.await_pool(lambda pool: len(pool) == 3)
+        self.assertEqual(self.api.ask("GET", SLICES).code, 200)
+
+    def test_a_feature_that_is_off_asks_for_nothing(self):
+        self.node.configure(self.resource("gpu", serve="plugin"))
+        answer = self.ctl("dra", "credentials")
+        self.assertEqual((answer.returncode, json.loads(answer.stdout)["items"]), (0, []))
+        self.assertIn('no resource in', answer.stderr)
+
+    def test_manifests_and_documents(self):
+        answer = subprocess.run([TOOL, "--check", program("devplugctl")], capture_output=True, text=True)
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        # Something else in a file is found.
+        with open(os.path.join(os.path.dirname(TOOL), "../docs/dra.md"), encoding="utf-8") as file:
+            self.assertIn("<!-- rights: serve -->", file.read())
+
+
+if __name__ == "__main__":
+    unittest.main()

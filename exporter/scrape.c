@@ -205,13 +205,12 @@ static int take_claim(struct scrape *scrape, const struct pod_claim *claim)
 	const json_t *claimed = json_object_get(scrape->root, "claimed"), *device;
 	_cleanup_free_ char *name = NULL;
 
-	if (!streq(claim->driver, text_of(scrape->root, "dra_driver")))
-		return 0;
-	if (format_text(&name, "%s\t%s\t%s", claim->namespace, claim->name, claim->device) < 0)
+	if (format_text(&name, "%s\t%s\t%s\t%s", claim->driver, claim->namespace, claim->name,
+		    claim->device) < 0)
 		return -ENOMEM;
 	device = json_object_get(claimed, name);
-	/* Such a claim takes no device from others. */
-	if (json_is_true(json_object_get(device, "admin")))
+	/* It belongs to another driver, or takes no device from others. */
+	if (!device || json_is_true(json_object_get(device, "admin")))
 		return 0;
 	return take_assignment(
 		scrape, claim->container, text_of(device, "resource"), text_of(device, "id"));

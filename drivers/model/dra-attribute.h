@@ -27,6 +27,9 @@ extern const char *const attribute_types[];
 #define ATTRIBUTE_CNI_DEVICE   "k8s.cni.cncf.io/deviceID"
 #define ATTRIBUTE_CNI_RESOURCE "k8s.cni.cncf.io/resourceName"
 
+/* k8s.io/api/resource/v1, DriverNameMaxLength. */
+#define DRA_DRIVER_NAME_MAX 63
+
 /* How many attributes and capacities a device may have together, and how many of them devplugd
  * itself may publish for any device. */
 #define ATTRIBUTES_MAX      32

@@ -73,8 +73,8 @@ static int forget_claimed(struct booked *booked, const char *resource, const cha
 
 		if (r < 0 || !offered_id_is_of(id, device) || !counts_for(booked, name, resource))
 			continue;
-		r = dra_claims_forget(
-			booked->manager->dra_claims, text_of(row, "uid"), name, id, error);
+		r = dra_claims_forget(booked->manager->dra_claims, text_of(row, "driver"),
+			text_of(row, "uid"), name, id, error);
 		if (r >= 0 && json_array_append_new(ids, json_string(id)) < 0)
 			r = error_set(error, -ENOMEM, "out of memory");
 	}

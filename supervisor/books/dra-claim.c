@@ -114,16 +114,35 @@ static json_t *read_claim(json_t *claim, bool saved)
 	return json_incref(made);
 }
 
-json_t *dra_claim_read(json_t *sent)
+static json_t *set_driver(json_t *claim, const char *driver)
 {
-	return read_claim(sent, false);
+	return json_object_set_new(claim, "driver", json_string(driver)) < 0 ? NULL
+									     : json_incref(claim);
+}
+
+json_t *dra_claim_read(json_t *sent, const char *driver)
+{
+	json_auto_t *claim = read_claim(sent, false);
+
+	return claim ? set_driver(claim, driver) : NULL;
 }
 
 json_t *dra_claim_read_saved(json_t *saved)
 {
 	json_auto_t *claim = read_claim(saved, true);
 
-	return json_object_get(claim, "devices") ? json_incref(claim) : NULL;
+	if (!json_object_get(claim, "devices"))
+		return NULL;
+	if (!json_object_get(saved, "driver"))
+		return json_incref(claim);
+	return is_word(saved, "driver", DRA_DRIVER_NAME_MAX)
+		? set_driver(claim, text_of(saved, "driver"))
+		: NULL;
+}
+
+bool dra_claim_is(const json_t *claim, const char *driver, const char *uid)
+{
+	return streq(text_of(claim, "uid"), uid) && streq(text_of(claim, "driver"), driver);
 }
 
 /* --- devices and groups --- */

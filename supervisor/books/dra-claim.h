@@ -4,12 +4,14 @@
 /*
  * One ResourceClaim, as JSON that is always made from permitted members, never copied:
  *
- *   { "uid", "namespace", "name": strings,
+ *   { "driver", "uid", "namespace", "name": strings,
  *     "devices": [ { "request", "pool", "name", "resource", "id": strings, "admin": boolean,
  *                    "cdi": [ NAME, ... ], "edits": string, "forgotten": true or absent }, ... ] }
  *
  * devplugd-cluster asks for it with uid, namespace, name and devices without "cdi", "edits" and
- * "forgotten"; "id" is an offered id of the resource.
+ * "forgotten"; "id" is an offered id of the resource. "driver" is the name of the DRA driver that
+ * the kubelet asked. A ResourceClaim with devices of two of our drivers is two claims here, with
+ * the same uid.
  *
  * The devices of one request and one resource are a group, and their containers get them together.
  * The group has one CDI device, in the claim's own CDI document, unless containers get nothing but
@@ -34,13 +36,16 @@ struct declaration;
 #define DRA_CLAIM_BYTES_MAX (2U << 20)
 
 /* Copies the permitted members of a claim from devplugd-cluster: uid, namespace and name, and,
- * unless it is only asked for, devices. Returns a new reference, or NULL if it is malformed or has
- * any other member. */
-json_t *dra_claim_read(json_t *sent);
+ * unless it is only asked for, devices; and sets the driver. Returns a new reference, or NULL if it
+ * is malformed or has any other member. */
+json_t *dra_claim_read(json_t *sent, const char *driver);
 
-/* Copies the members above from a saved claim. Returns a new reference, or NULL if the claim is
- * malformed. */
+/* Copies the members above from a saved claim, which has no driver if an earlier version has saved
+ * it. Returns a new reference, or NULL if the claim is malformed. */
 json_t *dra_claim_read_saved(json_t *saved);
+
+/* Whether it is the claim with that uid of that driver. */
+bool dra_claim_is(const json_t *claim, const char *driver, const char *uid);
 
 /* Copies the CDI document of a saved claim: the edits of its groups, checked as when they arrived.
  * `ret_spec` is NULL if it has none. Returns 0, or with the error filled -EBADMSG, -EPERM, -ENOENT:

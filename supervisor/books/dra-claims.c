@@ -27,6 +27,7 @@
 
 struct claim {
 	json_t *json;  /* see dra-claim.h */
+	char *key;     /* its uid, or UID.DRIVER: no two claims have the same one */
 	char *spec;    /* the CDI document; NULL: none */
 	json_t *nodes; /* in it, see dra_claim_nodes() */
 	size_t size;   /* of the claim's file */
@@ -55,23 +56,41 @@ static struct claim *claim_free(struct claim *claim)
 		return NULL;
 	json_decref(claim->json);
 	json_decref(claim->nodes);
+	free(claim->key);
 	free(claim->spec);
 	free(claim);
 	return NULL;
 }
 DEFINE_CLEANUP(struct claim *, claim_free)
 
-static const char *uid_of(const struct claim *claim)
-{
-	return text_of(claim->json, "uid");
-}
-
-static struct claim **find(const struct dra_claims *claims, const char *uid)
+static struct claim **find(const struct dra_claims *claims, const char *driver, const char *uid)
 {
 	for (size_t i = 0; i < claims->n_items; i++)
-		if (streq(uid_of(claims->items[i]), uid))
+		if (dra_claim_is(claims->items[i]->json, driver, uid))
 			return &claims->items[i];
 	return NULL;
+}
+
+static struct claim **find_same(const struct dra_claims *claims, const json_t *json)
+{
+	return find(claims, text_of(json, "driver"), text_of(json, "uid"));
+}
+
+static bool is_key(const struct dra_claims *claims, const char *key)
+{
+	for (size_t i = 0; i < claims->n_items; i++)
+		if (streq(claims->items[i]->key, key))
+			return true;
+	return false;
+}
+
+/* The key of a new claim. */
+static int make_key(const struct dra_claims *claims, const json_t *json, char **ret)
+{
+	const char *uid = text_of(json, "uid");
+
+	return is_key(claims, uid) ? format_text(ret, "%s.%s", uid, text_of(json, "driver"))
+				   : format_text(ret, "%s", uid);
 }
 
 static bool is_prepared(const struct claim *claim)
@@ -91,11 +110,11 @@ static int open_directory(const struct dra_claims *claims, struct error *error)
 	return runtime_files_open_private(AT_FDCWD, claims->directory, claims->directory, error);
 }
 
-static char *file_name(const char *uid)
+static char *file_name(const char *key)
 {
 	char *name;
 
-	return format_text(&name, "%s" SUFFIX, uid) < 0 ? NULL : name;
+	return format_text(&name, "%s" SUFFIX, key) < 0 ? NULL : name;
 }
 
 static char *make_text(const struct claim *claim)
@@ -114,7 +133,7 @@ static char *make_text(const struct claim *claim)
 static int write_text(
 	const struct dra_claims *claims, struct claim *claim, const char *text, struct error *error)
 {
-	_cleanup_free_ char *name = file_name(uid_of(claim));
+	_cleanup_free_ char *name = file_name(claim->key);
 	_cleanup_close_ int directory_fd = open_directory(claims, error);
 	int r;
 
@@ -146,9 +165,9 @@ static int save(const struct dra_claims *claims, struct claim *claim, struct err
 		    : error_set(error, -ENOMEM, "out of memory");
 }
 
-static int unlink_saved(const struct dra_claims *claims, const char *uid)
+static int unlink_saved(const struct dra_claims *claims, const char *key)
 {
-	_cleanup_free_ char *name = file_name(uid);
+	_cleanup_free_ char *name = file_name(key);
 	_cleanup_close_ int directory_fd = open_directory(claims, &(struct error){ 0 });
 
 	if (!name || directory_fd < 0)
@@ -161,10 +180,10 @@ static int unlink_saved(const struct dra_claims *claims, const char *uid)
 static int put(const struct dra_claims *claims, struct claim *claim, struct error *error)
 {
 	if (!is_prepared(claim) || !claim->spec) {
-		published_drop_claim(claims->manager->published, uid_of(claim));
+		published_drop_claim(claims->manager->published, claim->key);
 		return 0;
 	}
-	return published_put_claim(claims->manager->published, uid_of(claim), claim->spec, error);
+	return published_put_claim(claims->manager->published, claim->key, claim->spec, error);
 }
 
 void dra_claims_publish(struct dra_claims *claims)
@@ -182,8 +201,20 @@ void dra_claims_publish(struct dra_claims *claims)
 	}
 }
 
+/* Earlier versions had one driver. */
+static void adopt(struct dra_claims *claims)
+{
+	const char *driver = claims->manager->config->dra.driver;
+
+	for (size_t i = 0; driver && i < claims->n_items; i++)
+		if (!json_object_get(claims->items[i]->json, "driver"))
+			(void)json_object_set_new(
+				claims->items[i]->json, "driver", json_string(driver));
+}
+
 void dra_claims_configure(struct dra_claims *claims)
 {
+	adopt(claims);
 	dra_claims_publish(claims);
 	if (!claims->unread)
 		published_drop_other_claims(claims->manager->published);
@@ -219,16 +250,31 @@ size_t dra_claims_total(const struct dra_claims *claims)
 	return claims->n_items;
 }
 
-const json_t *dra_claims_get(const struct dra_claims *claims, const char *uid)
+json_t *dra_claims_by_driver(const struct dra_claims *claims)
 {
-	struct claim **claim = find(claims, uid);
+	json_t *counts = json_object();
+
+	for (size_t i = 0; counts && i < claims->n_items; i++) {
+		const char *driver = text_of(claims->items[i]->json, "driver");
+		json_int_t n = json_integer_value(json_object_get(counts, driver)) +
+			is_prepared(claims->items[i]);
+
+		if (*driver)
+			(void)json_object_set_new(counts, driver, json_integer(n));
+	}
+	return counts;
+}
+
+const json_t *dra_claims_get(const struct dra_claims *claims, const char *driver, const char *uid)
+{
+	struct claim **claim = find(claims, driver, uid);
 
 	return claim ? (*claim)->json : NULL;
 }
 
-const json_t *dra_claims_find(struct dra_claims *claims, const char *uid)
+const json_t *dra_claims_find(struct dra_claims *claims, const char *driver, const char *uid)
 {
-	struct claim **claim = find(claims, uid);
+	struct claim **claim = find(claims, driver, uid);
 
 	if (!claim || !is_prepared(*claim))
 		return NULL;
@@ -267,8 +313,9 @@ static void add_devices(json_t *devices, const json_t *claim)
 		if (dra_claim_is_forgotten(device))
 			continue;
 		/* A claim may have a device for use and, by another request, for admin access. */
-		if (format_text(&key, "%s\t%s\t%s", text_of(claim, "namespace"),
-			    text_of(claim, "name"), text_of(device, "name")) >= 0 &&
+		if (format_text(&key, "%s\t%s\t%s\t%s", text_of(claim, "driver"),
+			    text_of(claim, "namespace"), text_of(claim, "name"),
+			    text_of(device, "name")) >= 0 &&
 			!(dra_claim_is_admin(device) && json_object_get(devices, key)))
 			(void)json_object_set(devices, key, device);
 	}
@@ -296,7 +343,8 @@ json_t *dra_claims_held(const struct dra_claims *claims)
 			if (!dra_claim_is_forgotten(device) &&
 				!json_is_true(json_object_get(device, "admin")) &&
 				json_object_set_new(held, text_of(device, "name"),
-					json_pack("{s:O, s:O}", "resource",
+					json_pack("{s:s, s:O, s:O}", "driver",
+						text_of(claim, "driver"), "resource",
 						json_object_get(device, "resource"), "id",
 						json_object_get(device, "id"))) < 0)
 				return NULL;
@@ -320,13 +368,14 @@ static int add_rows(json_t *rows, const json_t *claim, const char *resource)
 			(resource && !streq(text_of(device, "resource"), resource)))
 			continue;
 		if (json_array_append_new(rows,
-			    json_pack("{s:O, s:O, s:O, s:O, s:O, s:O}", "id",
+			    json_pack("{s:O, s:O, s:O, s:O, s:O, s:O, s:s}", "id",
 				    json_object_get(device, "id"), "namespace",
 				    json_object_get(claim, "namespace"), "name",
 				    json_object_get(claim, "name"), "uid",
 				    json_object_get(claim, "uid"), "resource",
 				    json_object_get(device, "resource"), "admin",
-				    json_object_get(device, "admin"))) < 0)
+				    json_object_get(device, "admin"), "driver",
+				    text_of(claim, "driver"))) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -359,7 +408,7 @@ int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struc
 	for (size_t i = 0; i < claims->n_items; i++) {
 		const json_t *other = claims->items[i]->json, *device;
 
-		if (streq(text_of(other, "uid"), text_of(claim, "uid")))
+		if (dra_claim_is(other, text_of(claim, "driver"), text_of(claim, "uid")))
 			continue;
 		device = dra_claim_shared_device(claim, other);
 		if (device)
@@ -413,8 +462,8 @@ static size_t count_own_names(const json_t *json)
 	return n;
 }
 
-/* `devices` of its CDI document; NULL: it has none. */
-static int make_claim(json_t *json, json_t *devices, bool prepared, struct claim **ret)
+/* `devices` of its CDI document; NULL: it has none. Takes the key, unless it fails. */
+static int make_claim(json_t *json, char *key, json_t *devices, bool prepared, struct claim **ret)
 {
 	_cleanup_(claim_freep) struct claim *claim = calloc(1, sizeof(*claim));
 	json_auto_t *spec = json_array_size(devices) > 0 ? dra_claim_make_spec(devices) : NULL;
@@ -430,6 +479,7 @@ static int make_claim(json_t *json, json_t *devices, bool prepared, struct claim
 		if (!claim->spec || !claim->nodes)
 			return -ENOMEM;
 	}
+	claim->key = key;
 	*ret = TAKE_PTR(claim);
 	return 0;
 }
@@ -454,13 +504,13 @@ static int keep(struct dra_claims *claims, struct claim **old, struct claim *cla
 	return 0;
 }
 
-static void restore_old(const struct dra_claims *claims, struct claim *old, const char *uid)
+static void restore_old(const struct dra_claims *claims, struct claim *old, const char *key)
 {
 	struct error error = { 0 };
 
 	if (!old) {
-		published_drop_claim(claims->manager->published, uid);
-		(void)unlink_saved(claims, uid);
+		published_drop_claim(claims->manager->published, key);
+		(void)unlink_saved(claims, key);
 		return;
 	}
 	(void)put(claims, old, &error);
@@ -491,15 +541,20 @@ static int check_size(
 
 static int replace(struct dra_claims *claims, json_t *json, json_t *devices, struct error *error)
 {
-	struct claim **old = find(claims, text_of(json, "uid"));
+	struct claim **old = find_same(claims, json);
 	_cleanup_(claim_freep) struct claim *claim = NULL;
-	_cleanup_free_ char *text = NULL;
+	_cleanup_free_ char *text = NULL, *key = NULL;
 	int r;
 
 	r = check_names(old ? *old : NULL, json, error);
 	if (r < 0)
 		return r;
-	if (make_claim(json, devices, true, &claim) < 0 || !(text = make_text(claim)))
+	r = old ? format_text(&key, "%s", (*old)->key) : make_key(claims, json, &key);
+	if (r < 0 || make_claim(json, key, devices, true, &claim) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	(void)TAKE_PTR(key);
+	text = make_text(claim);
+	if (!text)
 		return error_set(error, -ENOMEM, "out of memory");
 	r = check_size(claims, strlen(text), old ? (*old)->size : 0, error);
 	if (r < 0)
@@ -510,7 +565,7 @@ static int replace(struct dra_claims *claims, json_t *json, json_t *devices, str
 	if (r >= 0 && keep(claims, old, claim) < 0)
 		r = error_set(error, -ENOMEM, "out of memory");
 	if (r < 0)
-		restore_old(claims, old ? *old : NULL, text_of(json, "uid"));
+		restore_old(claims, old ? *old : NULL, claim->key);
 	else
 		(void)TAKE_PTR(claim);
 	return r;
@@ -541,7 +596,7 @@ static json_t *devices_without(const struct claim *claim, const char *name)
 int dra_claims_set_edits(struct dra_claims *claims, const json_t *asked, size_t at, json_t *names,
 	json_t *edits, const char *hash, struct error *error)
 {
-	struct claim **claim = find(claims, text_of(asked, "uid"));
+	struct claim **claim = find_same(claims, asked);
 	json_auto_t *json = NULL, *devices = NULL;
 	char name[CDI_DEVICE_NAME_MAX + 1];
 	json_t *device;
@@ -562,18 +617,19 @@ int dra_claims_set_edits(struct dra_claims *claims, const json_t *asked, size_t 
 	return replace(claims, json, devices, error);
 }
 
-int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *error)
+int dra_claims_remove(
+	struct dra_claims *claims, const char *driver, const char *uid, struct error *error)
 {
-	struct claim **claim = find(claims, uid);
+	struct claim **claim = find(claims, driver, uid);
 	int r;
 
 	if (!claim)
 		return 0;
-	r = unlink_saved(claims, uid);
+	r = unlink_saved(claims, (*claim)->key);
 	if (r < 0)
 		return error_set(error, r, "cannot remove the claim from %s: %s", claims->directory,
 			strerror(-r));
-	published_drop_claim(claims->manager->published, uid);
+	published_drop_claim(claims->manager->published, (*claim)->key);
 	claims->size -= (*claim)->size;
 	(void)claim_free(*claim);
 	*claim = claims->items[--claims->n_items];
@@ -582,10 +638,10 @@ int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *
 	return 0;
 }
 
-int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *resource,
-	const char *id, struct error *error)
+int dra_claims_forget(struct dra_claims *claims, const char *driver, const char *uid,
+	const char *resource, const char *id, struct error *error)
 {
-	struct claim **claim = find(claims, uid);
+	struct claim **claim = find(claims, driver, uid);
 	size_t before = claim ? (*claim)->size : 0;
 	int r = 0;
 
@@ -601,7 +657,7 @@ int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *re
 		return claim ? error_set(error, r, "out of memory")
 			     : error_set(error, -ENOENT, "the claim is not known any more");
 	if (is_forgotten(*claim))
-		return dra_claims_remove(claims, uid, error);
+		return dra_claims_remove(claims, driver, uid, error);
 	claims->revision++;
 	r = save(claims, *claim, error);
 	claims->size += (*claim)->size - before;
@@ -624,7 +680,7 @@ int dra_claims_restore(struct dra_claims *claims, struct error *error)
 	if (directory_fd < 0)
 		return directory_fd;
 	for (size_t i = 0; i < claims->n_items && r >= 0; i++) {
-		_cleanup_free_ char *name = file_name(uid_of(claims->items[i]));
+		_cleanup_free_ char *name = file_name(claims->items[i]->key);
 
 		if (!name || faccessat(directory_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) >= 0)
 			continue;
@@ -636,16 +692,25 @@ int dra_claims_restore(struct dra_claims *claims, struct error *error)
 
 /* --- what a daemon before has saved --- */
 
+/* Whether a claim may have that key. */
+static bool fits_key(const json_t *json, const char *key)
+{
+	const char *rest = startswith(key, text_of(json, "uid"));
+
+	return rest && (!*rest || (*rest == '.' && streq(rest + 1, text_of(json, "driver"))));
+}
+
 /* Returns 0, or -EBADMSG if the claim is malformed. */
 static int take_saved(
-	struct dra_claims *claims, json_t *saved, const char *uid, bool prepared, size_t size)
+	struct dra_claims *claims, json_t *saved, const char *key, bool prepared, size_t size)
 {
 	json_auto_t *json = dra_claim_read_saved(saved), *spec = NULL;
+	_cleanup_free_ char *own_key = strdup(key);
 	struct error error = { 0 };
 	struct claim *claim;
 	int r;
 
-	if (!json || !streq(text_of(json, "uid"), uid))
+	if (!json || !own_key || !fits_key(json, key))
 		return -EBADMSG;
 	if (prepared &&
 		dra_claim_read_spec(json, json_object_get(saved, "spec"), claims->manager->config,
@@ -657,22 +722,23 @@ static int take_saved(
 		for (size_t i = 0; i < dra_claim_count(json); i++)
 			(void)json_object_del(dra_claim_device(json, i), "edits");
 	}
-	r = make_claim(json, json_object_get(spec, "devices"), prepared, &claim);
+	r = make_claim(json, own_key, json_object_get(spec, "devices"), prepared, &claim);
 	if (r < 0)
 		return r;
+	(void)TAKE_PTR(own_key);
 	claim->size = size;
-	r = keep(claims, find(claims, uid), claim);
+	r = keep(claims, find_same(claims, json), claim);
 	if (r < 0)
 		(void)claim_free(claim);
 	return r;
 }
 
-static void log_dropped(const json_t *saved, const char *uid)
+static void log_dropped(const json_t *saved, const char *key)
 {
 	log_warning("the saved claim %s/%s (UID %s) cannot be read, and is dropped: its CDI file "
 		    "is removed, and its devices are free. Delete the pods of the claim, so that "
 		    "it is prepared again",
-		text_of(saved, "namespace"), text_of(saved, "name"), uid);
+		text_of(saved, "namespace"), text_of(saved, "name"), key);
 }
 
 static json_t *read_file(int directory_fd, const char *name, off_t maximum, size_t *ret_size)
@@ -688,18 +754,18 @@ static json_t *read_file(int directory_fd, const char *name, off_t maximum, size
 
 static void load_file(struct dra_claims *claims, int directory_fd, const char *name)
 {
-	const char *dot = strchr(name, '.'), *boot = boot_id();
-	_cleanup_free_ char *uid = strndup(name, (size_t)(dot - name));
+	_cleanup_free_ char *key = strndup(name, strlen(name) - strlen(SUFFIX));
+	const char *boot = boot_id();
 	size_t size = 0;
 	json_auto_t *saved = read_file(directory_fd, name, 2 * DRA_CLAIM_BYTES_MAX, &size);
 	bool prepared = boot && streq(text_of(saved, "boot"), boot);
 
-	if (!uid)
+	if (!key)
 		return;
 	if (json_integer_value(json_object_get(saved, "version")) == VERSION &&
-		take_saved(claims, saved, uid, prepared, size) >= 0)
+		take_saved(claims, saved, key, prepared, size) >= 0)
 		return;
-	log_dropped(saved, uid);
+	log_dropped(saved, key);
 	(void)runtime_files_remove_any(directory_fd, name);
 }
 
@@ -729,11 +795,11 @@ static void load(struct dra_claims *claims)
 	const struct dirent *entry;
 
 	while (stream && (entry = readdir(stream))) {
-		const char *dot = strchr(entry->d_name, '.');
+		const char *dot = strrchr(entry->d_name, '.');
 
 		if (startswith(entry->d_name, REPLACE_FILE_PREFIX))
 			(void)unlinkat(dirfd(stream), entry->d_name, 0);
-		else if (dot && dot != entry->d_name && streq(dot, SUFFIX))
+		else if (dot && entry->d_name[0] != '.' && streq(dot, SUFFIX))
 			load_file(claims, dirfd(stream), entry->d_name);
 	}
 	if (stream)
@@ -743,18 +809,18 @@ static void load(struct dra_claims *claims)
 static int convert_claim(
 	struct dra_claims *claims, const char *uid, json_t *saved, struct error *error)
 {
-	struct claim **found = find(claims, uid);
+	struct claim *claim;
 	int r;
 
-	if (found)
+	if (is_key(claims, uid))
 		return 0;
 	if (take_saved(claims, saved, uid, true, 0) < 0) {
 		log_dropped(saved, uid);
 		return 0;
 	}
-	found = find(claims, uid);
-	r = save(claims, *found, error);
-	claims->size += (*found)->size;
+	claim = claims->items[claims->n_items - 1];
+	r = save(claims, claim, error);
+	claims->size += claim->size;
 	return r;
 }
 

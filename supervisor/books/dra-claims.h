@@ -2,12 +2,14 @@
 #pragma once
 
 /*
- * The ResourceClaims that have devices of this node. Each has a file in `claims` below
- * $STATE_DIRECTORY, or below runtime_dir without it, with what dra-claim.h describes, its CDI
- * document as "spec", and the boot id. The files outlive a stop, because containers may be started
- * while the daemon is away. They outlive a restart of the host, too, but then a claim is not
- * prepared any more: it keeps its devices and CDI names, loses its CDI file, and is prepared again
- * when the kubelet asks for it, as a kubelet does for each pod after a restart of the host.
+ * The ResourceClaims that have devices of this node, by the name of the driver and the uid. Each
+ * has a file in `claims` below $STATE_DIRECTORY, or below runtime_dir without it, with what
+ * dra-claim.h describes, its CDI document as "spec", and the boot id. The files are named by the
+ * uid; where another driver's claim has that name, by uid and driver. They outlive a stop, because
+ * containers may be started while the daemon is away. They outlive a restart of the host, too, but
+ * then a claim is not prepared any more: it keeps its devices and CDI names, loses its CDI file,
+ * and is prepared again when the kubelet asks for it, as a kubelet does for each pod after a
+ * restart of the host.
  */
 
 #include <jansson.h>
@@ -31,7 +33,8 @@ int dra_claims_new(struct manager *manager, void (*on_end)(void *userdata), void
 	struct dra_claims **ret);
 
 /* Makes the CDI files match the claims: writes missing files, and removes those of claims that are
- * not prepared or not known. Logs. */
+ * not prepared or not known. Claims of an earlier version become claims of the default driver.
+ * Logs. */
 void dra_claims_configure(struct dra_claims *claims);
 
 /* Writes CDI files that are missing or were changed, after published_forget_damage(). */
@@ -51,26 +54,33 @@ size_t dra_claims_count(const struct dra_claims *claims);
 size_t dra_claims_total(const struct dra_claims *claims);
 
 /* The claim, prepared or not, or NULL. A borrowed reference. */
-const json_t *dra_claims_get(const struct dra_claims *claims, const char *uid);
+const json_t *dra_claims_get(const struct dra_claims *claims, const char *driver, const char *uid);
 
 /* The claim if it is prepared and none of its devices was forgotten, or NULL. Restores its CDI file
  * if that is missing or was changed. A borrowed reference. */
-const json_t *dra_claims_find(struct dra_claims *claims, const char *uid);
+const json_t *dra_claims_find(struct dra_claims *claims, const char *driver, const char *uid);
+
+/* How many claims of each driver are prepared, by its name; 0: it has claims, but none of them is
+ * prepared. A new reference. NULL: no memory. */
+json_t *dra_claims_by_driver(const struct dra_claims *claims);
 
 /* The prepared claim that was added first after `*position`, which begins with 0 and moves on;
  * NULL: none. A borrowed reference. */
 const json_t *dra_claims_next(const struct dra_claims *claims, uint64_t *position);
 
-/* All devices, by "NAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no memory. */
+/* All devices, by "DRIVER\tNAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no memory.
+ */
 json_t *dra_claims_devices(const struct dra_claims *claims);
 
-/* The devices that claims hold, by name: {"resource", "id"}, a new reference; admin access holds
- * nothing. NULL: no memory. And a number that changes whenever they may have changed. */
+/* The devices that claims hold, by name: {"driver", "resource", "id"}, a new reference; admin
+ * access holds nothing. NULL: no memory. And a number that changes whenever they may have changed.
+ */
 json_t *dra_claims_held(const struct dra_claims *claims);
 uint64_t dra_claims_revision(const struct dra_claims *claims);
 
 /* The devices of a resource, NULL: of all: an array of {"id", "namespace", "name", "uid",
- * "resource", "admin"} with the offered id and the claim, a new reference. NULL: no memory. */
+ * "resource", "admin", "driver"} with the offered id and the claim, a new reference. NULL: no
+ * memory. */
 json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
 
 /* Adds to the bookings of a resource where the CDI files of prepared claims lead. Returns 0 or
@@ -86,9 +96,10 @@ int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struc
 int dra_claims_reserve(struct dra_claims *claims, size_t size, struct error *error);
 void dra_claims_give_back(struct dra_claims *claims, size_t size);
 
-/* Saves a prepared claim and writes its CDI file with these devices, in place of the claim with the
- * same uid, if there is one. Takes no references. Returns 0, or negative errno with the error
- * filled, and then all is as before; -ESTALE: a claim with the same devices has other CDI names. */
+/* Saves a prepared claim and writes its CDI file with these devices, in place of the claim of the
+ * same driver and uid, if there is one. Takes no references. Returns 0, or negative errno with the
+ * error filled, and then all is as before; -ESTALE: a claim with the same devices has other CDI
+ * names. */
 int dra_claims_add(
 	struct dra_claims *claims, json_t *claim, json_t *spec_devices, struct error *error);
 
@@ -100,14 +111,15 @@ int dra_claims_set_edits(struct dra_claims *claims, const json_t *asked, size_t 
 
 /* Drops the claim and removes its files; a claim that is not known is no error. Returns 0, or
  * negative errno with the error filled: then both are still there. */
-int dra_claims_remove(struct dra_claims *claims, const char *uid, struct error *error);
+int dra_claims_remove(
+	struct dra_claims *claims, const char *driver, const char *uid, struct error *error);
 
 /* Marks a device of a claim as free, for dra_claims_devices(), dra_claims_of() and
  * dra_claims_check(). A later preparation of the claim ends that. The last device of a claim takes
  * the claim with it, as dra_claims_remove() does. Returns 0, or negative errno with the error
  * filled: then it is only free until the daemon ends. */
-int dra_claims_forget(struct dra_claims *claims, const char *uid, const char *resource,
-	const char *id, struct error *error);
+int dra_claims_forget(struct dra_claims *claims, const char *driver, const char *uid,
+	const char *resource, const char *id, struct error *error);
 
 struct dra_claims *dra_claims_free(struct dra_claims *claims);
 DEFINE_CLEANUP(struct dra_claims *, dra_claims_free)

@@ -88,12 +88,15 @@ static void collect(const struct pod_table *table, json_t *resources, json_t *li
 	}
 }
 
-/* Without a driver of ours, which is optional, every claim belongs to another driver. */
-static bool is_of_our_driver(const struct manager *manager, const struct pod_claim *claim)
+/* NULL: it belongs to another driver. */
+static json_t *find_claimed(const json_t *devices, const struct pod_claim *claim)
 {
-	const char *driver = manager->dra_driver;
+	_cleanup_free_ char *key = NULL;
 
-	return driver && streq(claim->driver, driver);
+	if (format_text(&key, "%s\t%s\t%s\t%s", claim->driver, claim->namespace, claim->name,
+		    claim->device) < 0)
+		return NULL;
+	return json_object_get(devices, key);
 }
 
 static json_t *describe_claimed(const struct pod_container *container, const json_t *device)
@@ -128,9 +131,7 @@ static void collect_claimed(
 
 	for (size_t i = 0; i < table->n_claims; i++) {
 		const struct pod_claim *claim = &table->claims[i];
-		const json_t *device = devices && is_of_our_driver(manager, claim)
-			? get_by_key(devices, claim->namespace, claim->name, claim->device)
-			: NULL;
+		const json_t *device = find_claimed(devices, claim);
 
 		if (device &&
 			!is_listed(listed, claim->container, text_of(device, "resource"),

@@ -54,9 +54,6 @@ struct manager {
 	struct metrics *metrics;
 	struct dra *dra;
 	struct dra_claims *dra_claims; /* the prepared claims; NULL without DRA */
-	/* Which claims are ours. Not always that of the newest file, which a child may refuse.
-	 * NULL: none. */
-	const char *dra_driver;
 	struct booked *booked;
 	struct published *published;
 	struct restore_watch *restore_watch;

@@ -59,11 +59,6 @@ static struct preparation *preparation_free(struct preparation *preparation)
 }
 DEFINE_CLEANUP(struct preparation *, preparation_free)
 
-static const char *uid_of(const struct preparation *preparation)
-{
-	return text_of(preparation->claim, "uid");
-}
-
 static const char *resource_of(const struct preparation *preparation)
 {
 	return text_of(dra_claim_device(preparation->claim, preparation->at), "resource");
@@ -296,17 +291,25 @@ void dra_prepare_child_gone(struct dra_preparations *preparations, const struct 
 
 /* --- requests --- */
 
-static struct preparation *find(const struct dra_preparations *preparations, const char *uid)
+static struct preparation *find(
+	const struct dra_preparations *preparations, const char *driver, const char *uid)
 {
 	for (struct preparation *p = preparations->first; p; p = p->next)
-		if (streq(uid_of(p), uid))
+		if (dra_claim_is(p->claim, driver, uid))
 			return p;
 	return NULL;
 }
 
-bool dra_prepare_join(struct dra_preparations *preparations, const char *uid, uint64_t request)
+/* The claim of the same driver and uid, prepared or not, or NULL. */
+static const json_t *find_known(const struct dra_claims *claims, const json_t *claim)
 {
-	struct preparation *preparation = find(preparations, uid);
+	return dra_claims_get(claims, text_of(claim, "driver"), text_of(claim, "uid"));
+}
+
+bool dra_prepare_join(struct dra_preparations *preparations, const char *driver, const char *uid,
+	uint64_t request)
+{
+	struct preparation *preparation = find(preparations, driver, uid);
 	struct error error = { 0 };
 
 	if (!preparation)
@@ -329,7 +332,7 @@ static int check(
 {
 	int r = dra_claims_check(preparations->claims, claim, error);
 
-	if (r >= 0 && !dra_claims_get(preparations->claims, text_of(claim, "uid")) &&
+	if (r >= 0 && !find_known(preparations->claims, claim) &&
 		dra_claims_total(preparations->claims) + preparations->count >= DRA_CLAIMS_MAX)
 		return error_set(error, -ENOSPC,
 			"%d claims are prepared on this node; more are not accepted",
@@ -377,7 +380,7 @@ static int make(struct dra_preparations *preparations, json_t *claim, struct pre
 int dra_prepare_add(
 	struct dra_preparations *preparations, json_t *claim, uint64_t request, struct error *error)
 {
-	const json_t *known = dra_claims_get(preparations->claims, text_of(claim, "uid"));
+	const json_t *known = find_known(preparations->claims, claim);
 	struct preparation *preparation = NULL, **last = &preparations->first;
 	int r;
 
@@ -397,9 +400,9 @@ int dra_prepare_add(
 	return 0;
 }
 
-void dra_prepare_cancel(struct dra_preparations *preparations, const char *uid)
+void dra_prepare_cancel(struct dra_preparations *preparations, const char *driver, const char *uid)
 {
-	struct preparation *preparation = find(preparations, uid);
+	struct preparation *preparation = find(preparations, driver, uid);
 	struct error error = { 0 };
 
 	if (!preparation || preparation->cancelled)

@@ -34,7 +34,8 @@ int dra_prepare_new(struct manager *manager, struct dra_claims *claims, dra_prep
 
 /* Has a request wait for the preparation of the claim that is under way. Returns false if there is
  * none. The handler may be called before this returns. */
-bool dra_prepare_join(struct dra_preparations *preparations, const char *uid, uint64_t request);
+bool dra_prepare_join(struct dra_preparations *preparations, const char *driver, const char *uid,
+	uint64_t request);
 
 /* Begins to prepare a claim, which is well-formed (dra_claim_read()) and neither prepared nor being
  * prepared. Returns 0, or negative errno with the error filled: then the handler is not called. */
@@ -42,7 +43,7 @@ int dra_prepare_add(struct dra_preparations *preparations, json_t *claim, uint64
 	struct error *error);
 
 /* The claim is unprepared: what is being prepared of it is not kept. */
-void dra_prepare_cancel(struct dra_preparations *preparations, const char *uid);
+void dra_prepare_cancel(struct dra_preparations *preparations, const char *driver, const char *uid);
 
 /* The process that asked has ended, and waits for no answer any more. */
 void dra_prepare_drop_requests(struct dra_preparations *preparations);

@@ -78,6 +78,12 @@ static bool may_log_failure(struct dra *dra, const char *failure)
 	return log_once_admits_within(&dra->logged, &dra->log_budget, &fields, failure);
 }
 
+/* The driver of a message, or NULL. */
+static struct dra_registrant *find_driver(const struct dra *dra, uint64_t number)
+{
+	return dra->driver && dra->driver->number == number ? dra->driver : NULL;
+}
+
 /* --- sessions of resources --- */
 
 static void notify_later(struct dra *dra)
@@ -203,7 +209,7 @@ static void on_prepared(
 	send_prepared(dra, request, error ? NULL : claim, error ? error->message : "");
 }
 
-static json_t *read_claim(const struct control_message *message)
+static json_t *read_claim(const struct control_message *message, const char *driver)
 {
 	_cleanup_free_ char *text = NULL;
 	json_auto_t *sent = NULL;
@@ -212,20 +218,27 @@ static json_t *read_claim(const struct control_message *message)
 	if (sealed_read(message->fds[0], DRA_REQUEST_MAX, &text, &size) < 0)
 		return NULL;
 	sent = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
-	return sent ? dra_claim_read(sent) : NULL;
+	return sent ? dra_claim_read(sent, driver) : NULL;
 }
+
+static const char no_driver[] = "the configuration no longer has the DRA driver";
 
 static bool handle_prepare(struct dra *dra, struct control_message *message)
 {
-	json_auto_t *claim = read_claim(message);
+	const struct dra_registrant *driver = find_driver(dra, message->driver);
+	json_auto_t *claim = read_claim(message, driver ? driver->name : "");
 	const char *uid = text_of(claim, "uid");
 	struct error error = { 0 };
 	const json_t *known;
 
 	if (!claim)
 		return false;
-	known = dra_claims_find(dra->claims, uid);
-	if (!known && dra_prepare_join(dra->preparations, uid, message->number))
+	if (!driver) {
+		send_prepared(dra, message->number, NULL, no_driver);
+		return true;
+	}
+	known = dra_claims_find(dra->claims, driver->name, uid);
+	if (!known && dra_prepare_join(dra->preparations, driver->name, uid, message->number))
 		return true;
 	if (known || !json_object_get(claim, "devices"))
 		send_prepared(dra, message->number, known, "");
@@ -236,6 +249,7 @@ static bool handle_prepare(struct dra *dra, struct control_message *message)
 
 static bool handle_unprepare(struct dra *dra, struct control_message *message)
 {
+	const struct dra_registrant *driver = find_driver(dra, message->driver);
 	json_auto_t *claim = NULL;
 	struct error error = { 0 };
 	const char *namespace, *name;
@@ -243,11 +257,16 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 
 	if (strlen(message->text) > DRA_CLAIM_ID_MAX || strpbrk(message->text, "/."))
 		return false;
-	dra_prepare_cancel(dra->preparations, message->text);
-	claim = json_incref((json_t *)(uintptr_t)dra_claims_get(dra->claims, message->text));
+	if (!driver) {
+		send_prepared(dra, message->number, NULL, no_driver);
+		return true;
+	}
+	dra_prepare_cancel(dra->preparations, driver->name, message->text);
+	claim = json_incref(
+		(json_t *)(uintptr_t)dra_claims_get(dra->claims, driver->name, message->text));
 	namespace = text_of(claim, "namespace");
 	name = text_of(claim, "name");
-	r = dra_claims_remove(dra->claims, message->text, &error);
+	r = dra_claims_remove(dra->claims, driver->name, message->text, &error);
 	if (r < 0 && may_log(dra))
 		log_warning("cannot unprepare the claim %s/%s: %s", namespace, name, error.message);
 	else if (claim && may_log(dra))
@@ -309,17 +328,11 @@ static bool handle_happened(struct dra *dra, struct control_message *message)
 	return false;
 }
 
-/* Whether a message is about the driver of the configuration. */
-static bool is_driver(const struct dra *dra, const struct control_message *message)
-{
-	return dra->driver && dra->driver->number == message->driver;
-}
-
 static bool handle_published(struct dra *dra, struct control_message *message)
 {
 	struct child *child = manager_find_child(dra->manager, message->text);
 
-	if (child && is_driver(dra, message))
+	if (child && find_driver(dra, message->driver))
 		child->published = true;
 	manager_changed(dra->manager);
 	return true;
@@ -328,9 +341,9 @@ static bool handle_published(struct dra *dra, struct control_message *message)
 static bool handle_pool(struct dra *dra, struct control_message *message)
 {
 	const char *text = message->text[0] ? message->text : NULL;
-	struct dra_registrant *driver = dra->driver;
+	struct dra_registrant *driver = find_driver(dra, message->driver);
 
-	if (!is_driver(dra, message))
+	if (!driver)
 		return true;
 	if (may_log_failure(dra, text))
 		log_warning("API server: %s", message->text);
@@ -547,7 +560,7 @@ static bool has_claims(struct dra *dra)
 	return false;
 }
 
-static void configure(struct dra *dra)
+void dra_configure(struct dra *dra)
 {
 	const struct config *config = dra->manager->config;
 	json_auto_t *resources = list_resources(dra->manager);
@@ -575,13 +588,6 @@ static void configure(struct dra *dra)
 	if (auxiliary_is_running(dra->process) && (!before || !streq(before, dra->settings)))
 		(void)send_settings(dra);
 	auxiliary_set_wanted(dra->process, true);
-}
-
-void dra_configure(struct dra *dra)
-{
-	configure(dra);
-	dra->manager->dra_driver =
-		dra->driver ? dra->driver->name : dra->manager->config->dra.driver;
 }
 
 /* What the API server lacks, for people. */
@@ -627,7 +633,7 @@ static int on_linger(sd_event_source *source, uint64_t usec, void *userdata)
 	struct dra *dra = userdata;
 
 	if (!dra->manager->stopping)
-		configure(dra);
+		dra_configure(dra);
 	return 0;
 }
 

@@ -223,11 +223,8 @@ int metrics_state(const struct manager *manager, const struct metrics_facts *fac
 	if (dra)
 		r |= json_object_set_new(root, "dra", dra);
 	/* The resource and the id of each device that a claim has by another name. */
-	if (facts->pods_known && manager->dra_claims) {
-		r |= json_object_set_new(
-			root, "dra_driver", json_string(manager->dra_driver ?: ""));
+	if (facts->pods_known && manager->dra_claims)
 		r |= json_object_set_new(root, "claimed", dra_claims_devices(manager->dra_claims));
-	}
 	text = r < 0 ? NULL : json_dumps(root, JSON_COMPACT);
 	r = text ? sealed_new("state", text, strlen(text)) : -ENOMEM;
 	if (r < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as what the reader of pod resources sends: refused or read, and if read, shown to
- * clients and in the metrics, with a driver of claims in the configuration and without one. Any
+ * clients and in the metrics, with a prepared claim and without one. Any
  * bytes as what the kubelet answers: refused, or written as a table that can be read.
  */
 #include "common/pod-table.h"
@@ -18,8 +18,8 @@
 
 #define RESOURCE "vendor.example/gpu"
 #define DRIVER   "devices.vendor.example"
-/* The prepared claim: its namespace and name, and the name of its device. */
-#define CLAIM "team\tc\tx"
+/* The prepared claim: its driver, namespace and name, and the name of its device. */
+#define CLAIM DRIVER "\tteam\tc\tx"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -110,14 +110,13 @@ static size_t count_holders(const json_t *rows, const char *id)
 	return count;
 }
 
-static void assign(const struct pod_table *table, const char *driver, size_t *ret_holders)
+static void assign(const struct pod_table *table, bool claims, size_t *ret_holders)
 {
 	_cleanup_(assignments_freep) struct assignments *assignments = NULL;
 	const struct pod_answer answer = { .table = table, .failure = "" };
 
-	manager.dra_driver = driver;
 	/* Not used, and not NULL as in a daemon that has served claims. */
-	manager.dra_claims = (struct dra_claims *)(uintptr_t)&manager;
+	manager.dra_claims = claims ? (struct dra_claims *)(uintptr_t)&manager : NULL;
 	if (assignments_new(&manager, &assignments) < 0 || assignments_ready(assignments))
 		abort();
 	asked.on_answer(&answer, asked.userdata);
@@ -127,7 +126,7 @@ static void assign(const struct pod_table *table, const char *driver, size_t *re
 	(void)assignments_booked(assignments, RESOURCE);
 }
 
-static void write_metrics(int pods_fd, const char *driver)
+static void write_metrics(int pods_fd, bool claims)
 {
 	static const char device[] = "{\"devices\":[{\"id\":\"gpu-7\"}]}";
 	_cleanup_(scrape_freep) struct scrape *scrape = NULL;
@@ -139,10 +138,10 @@ static void write_metrics(int pods_fd, const char *driver)
 	char state[512];
 	size_t total = 0;
 
-	(void)snprintf(state, sizeof(state),
-		"{\"resources\":[{\"name\":\"" RESOURCE "\"}],\"dra_driver\":%s,"
-		"\"claimed\":{\"team\\tc\\tx\":{\"resource\":\"" RESOURCE "\",\"id\":\"gpu-7\"}}}",
-		driver ? "\"" DRIVER "\"" : "null");
+	(void)snprintf(state, sizeof(state), "{\"resources\":[{\"name\":\"" RESOURCE "\"}]%s}",
+		claims ? ",\"claimed\":{\"" DRIVER "\\tteam\\tc\\tx\":{\"resource\":\"" RESOURCE
+			 "\",\"id\":\"gpu-7\"}}"
+		       : "");
 	state_fd = sealed_new("state", state, strlen(state));
 	if (devices_fd < 0 || state_fd < 0)
 		abort();
@@ -158,13 +157,13 @@ static void use_table(const struct pod_table *table, int fd)
 	size_t with, without;
 
 	book(table);
-	assign(table, NULL, &without);
-	assign(table, DRIVER, &with);
+	assign(table, false, &without);
+	assign(table, true, &with);
 	if (with != without + count_claimed(table))
 		abort();
 	free(checkpoint.rows);
-	write_metrics(fd, NULL);
-	write_metrics(fd, DRIVER);
+	write_metrics(fd, false);
+	write_metrics(fd, true);
 }
 
 static int read_table(const void *data, size_t size)

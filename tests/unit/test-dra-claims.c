@@ -13,7 +13,9 @@
 #include "supervisor/children/manager.h"
 #include "supervisor/files/runtime-files.h"
 
-#define UID "00000000-0000-4000-8000-000000000001"
+#define DRIVER "devices.vendor.example"
+#define OTHER  "gpu.vendor.example"
+#define UID    "00000000-0000-4000-8000-000000000001"
 
 static struct manager manager;
 static struct dra_claims *claims;
@@ -47,12 +49,13 @@ static int teardown_claims(void **state)
 	return teardown(state);
 }
 
-/* The claim with the device of that id, as devplugd-cluster asks for it. */
+/* The claim with the device of that id, as a driver asks for it. */
 static json_t *asked_for(const char *id)
 {
-	return json_pack("{s:s, s:s, s:s, s:[{s:s, s:s, s:s, s:s, s:s, s:b}]}", "uid", UID,
-		"namespace", "default", "name", "c", "devices", "request", "r", "pool", "node",
-		"name", id, "resource", "vendor.example/card", "id", id, "admin", 0);
+	return json_pack("{s:s, s:s, s:s, s:s, s:[{s:s, s:s, s:s, s:s, s:s, s:b}]}", "driver",
+		DRIVER, "uid", UID, "namespace", "default", "name", "c", "devices", "request", "r",
+		"pool", "node", "name", id, "resource", "vendor.example/card", "id", id, "admin",
+		0);
 }
 
 static json_t *edits_with(const char *variable)
@@ -129,7 +132,7 @@ static void test_late_edits(void **state)
 	json_t *names = json_pack("[s]", "devplugd/claim=" UID "-0"), *edits = edits_with("A=late");
 
 	assert_int_equal(prepare("card-0", "A=first"), 0);
-	assert_int_equal(dra_claims_remove(claims, UID, &error), 0);
+	assert_int_equal(dra_claims_remove(claims, DRIVER, UID, &error), 0);
 	assert_int_equal(
 		dra_claims_set_edits(claims, first, 0, names, edits, "0", &error), -ENOENT);
 	assert_int_equal(prepare("card-1", "A=second"), 0);
@@ -168,7 +171,7 @@ static void test_answers(void **state)
 static void expect_first(void)
 {
 	assert_int_equal(dra_claims_total(claims), 1);
-	assert_null(dra_claims_find(claims, UID));
+	assert_null(dra_claims_find(claims, DRIVER, UID));
 	assert_non_null(strstr(saved(), "forgotten"));
 	assert_non_null(strstr(saved(), "A=first"));
 	assert_non_null(strstr(text_in(cdi_dir), "A=first"));
@@ -181,7 +184,7 @@ static void test_prepared_again_without_a_file(void **state)
 
 	assert_int_equal(prepare_with("card-0", "A=first", "card-1"), 0);
 	assert_int_equal(
-		dra_claims_forget(claims, UID, "vendor.example/card", "card-0", &error), 0);
+		dra_claims_forget(claims, DRIVER, UID, "vendor.example/card", "card-0", &error), 0);
 
 	/* Its own file: others could write to the directory, so it is not used. */
 	assert_int_equal(chmod(dra_claims_directory(claims), 0777), 0);
@@ -200,7 +203,7 @@ static void test_prepared_again_without_a_file(void **state)
 	expect_first();
 
 	assert_int_equal(prepare("card-0", "A=second"), 0);
-	assert_non_null(dra_claims_find(claims, UID));
+	assert_non_null(dra_claims_find(claims, DRIVER, UID));
 	assert_null(strstr(saved(), "forgotten"));
 	assert_non_null(strstr(text_in(cdi_dir), "A=second"));
 }
@@ -210,16 +213,111 @@ static void test_forgotten(void **state)
 {
 	assert_int_equal(prepare_with("card-0", "A=first", "card-1"), 0);
 	assert_int_equal(
-		dra_claims_forget(claims, UID, "vendor.example/card", "card-0", &error), 0);
+		dra_claims_forget(claims, DRIVER, UID, "vendor.example/card", "card-0", &error), 0);
 	expect_first();
 	assert_int_equal(
-		dra_claims_forget(claims, UID, "vendor.example/card", "card-1", &error), 0);
+		dra_claims_forget(claims, DRIVER, UID, "vendor.example/card", "card-1", &error), 0);
 	assert_int_equal(dra_claims_total(claims), 0);
 	assert_int_equal(n_ended, 1);
 	assert_string_equal(saved(), "");
 	assert_string_equal(text_in(cdi_dir), "");
 	assert_int_equal(
-		dra_claims_forget(claims, UID, "vendor.example/card", "card-1", &error), -ENOENT);
+		dra_claims_forget(claims, DRIVER, UID, "vendor.example/card", "card-1", &error),
+		-ENOENT);
+}
+
+/* Prepares the claim, with a device of the driver. */
+static int prepare_for(const char *driver, const char *id, const char *variable)
+{
+	json_auto_t *claim = asked_for(id), *devices = NULL;
+	char name[128];
+
+	(void)snprintf(name, sizeof(name), UID "-%s", id);
+	devices = json_pack("[{s:s, s:o}]", "name", name, "containerEdits", edits_with(variable));
+	(void)json_object_set_new(claim, "driver", json_string(driver));
+	(void)json_object_set_new(json_array_get(json_object_get(claim, "devices"), 0), "cdi",
+		json_pack("[o]", json_sprintf("devplugd/claim=%s", name)));
+	return dra_claims_add(claims, claim, devices, &error);
+}
+
+static bool has_file(const char *directory, const char *name)
+{
+	char path[512];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return access(path, F_OK) >= 0;
+}
+
+/* Whether the claim of each driver is in its files, and no claim in others. */
+static void expect_of_drivers(bool own, bool other, bool cdi)
+{
+	const char *directory = dra_claims_directory(claims);
+	json_auto_t *counts = dra_claims_by_driver(claims);
+
+	assert_int_equal(dra_claims_get(claims, DRIVER, UID) != NULL, own);
+	assert_int_equal(dra_claims_get(claims, OTHER, UID) != NULL, other);
+	assert_int_equal(json_object_get(counts, DRIVER) != NULL, own);
+	assert_int_equal(json_object_get(counts, OTHER) != NULL, other);
+	assert_int_equal(has_file(directory, UID ".json"), own);
+	assert_int_equal(has_file(directory, UID "." OTHER ".json"), other);
+	assert_int_equal(has_file(cdi_dir, "devplugd.dra-" UID ".json"), own && cdi);
+	assert_int_equal(has_file(cdi_dir, "devplugd.dra-" UID "." OTHER ".json"), other && cdi);
+}
+
+/* A ResourceClaim has devices of two drivers, each of which prepares and unprepares its own. */
+static void test_two_drivers(void **state)
+{
+	const json_t *held;
+
+	assert_int_equal(prepare_for(DRIVER, "card-0", "A=first"), 0);
+	expect_of_drivers(true, false, true);
+	assert_int_equal(prepare_for(OTHER, "card-1", "A=second"), 0);
+	expect_of_drivers(true, true, true);
+	held = dra_claims_held(claims);
+	assert_string_equal(
+		json_string_value(json_object_get(json_object_get(held, "card-0"), "driver")),
+		DRIVER);
+	assert_string_equal(
+		json_string_value(json_object_get(json_object_get(held, "card-1"), "driver")),
+		OTHER);
+	json_decref((json_t *)(uintptr_t)held);
+
+	/* The configuration does not permit the variables. */
+	claims = dra_claims_free(claims);
+	assert_int_equal(dra_claims_new(&manager, on_end, NULL, &claims), 0);
+	dra_claims_configure(claims);
+	expect_of_drivers(true, true, false);
+	assert_int_equal(prepare_for(OTHER, "card-1", "A=second"), 0);
+	assert_int_equal(dra_claims_remove(claims, DRIVER, UID, &error), 0);
+	expect_of_drivers(false, true, true);
+	assert_int_equal(prepare_for(DRIVER, "card-0", "A=third"), 0);
+	assert_true(has_file(cdi_dir, "devplugd.dra-" UID ".json"));
+	assert_int_equal(dra_claims_remove(claims, DRIVER, UID, &error), 0);
+	assert_int_equal(dra_claims_remove(claims, OTHER, UID, &error), 0);
+	expect_of_drivers(false, false, true);
+}
+
+/* A claim that an earlier version has saved is one of the default driver. */
+static void test_saved_without_driver(void **state)
+{
+	const char *directory;
+	json_t *json;
+	char path[512];
+
+	assert_int_equal(prepare("card-0", "A=first"), 0);
+	directory = dra_claims_directory(claims);
+	(void)snprintf(path, sizeof(path), "%s/" UID ".json", directory);
+	json = json_load_file(path, 0, NULL);
+	assert_int_equal(json_object_del(json, "driver"), 0);
+	assert_int_equal(json_dump_file(json, path, 0), 0);
+	json_decref(json);
+
+	config->dra.driver = strdup(OTHER);
+	claims = dra_claims_free(claims);
+	assert_int_equal(dra_claims_new(&manager, on_end, NULL, &claims), 0);
+	dra_claims_configure(claims);
+	assert_null(dra_claims_get(claims, DRIVER, UID));
+	assert_non_null(dra_claims_get(claims, OTHER, UID));
 }
 
 int main(void)
@@ -230,6 +328,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_prepared_again_without_a_file, setup_claims, teardown_claims),
 		cmocka_unit_test_setup_teardown(test_forgotten, setup_claims, teardown_claims),
+		cmocka_unit_test_setup_teardown(test_two_drivers, setup_claims, teardown_claims),
+		cmocka_unit_test_setup_teardown(
+			test_saved_without_driver, setup_claims, teardown_claims),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -286,7 +286,7 @@ class Dra(DraTest):
         self.api.faults = [lambda method, path: 400 if "dryRun" in path else None]
         self.begin(self.resource("gpu", 'cordon = "gpu-1";'))
         self.await_pool(lambda pool: len(pool) == 2)
-        self.assertIn("unhealthy devices are left out", self.node.output())
+        until(lambda: "unhealthy devices are left out" in self.node.output(), "the log to name it")
 
     def test_unknown_field_that_is_dropped(self):
         """A field without a fall-back is named, and what the server makes of a slice is not written again."""

@@ -69,6 +69,7 @@ enum child_type {
 enum child_release_phase {
 	CHILD_RELEASE_BEGIN = 1, /* close it */
 	CHILD_RELEASE_END,       /* open it again */
+	CHILD_RELEASE_UNTESTED,  /* the same, and the device needs no test (on_recovery) */
 };
 
 /* Calls of the kubelet that a child can refuse. */

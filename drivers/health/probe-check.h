@@ -107,6 +107,15 @@ void check_result(struct check *check, bool healthy, const char *reason);
 /* Expands a template of the probe for the check's device. */
 int check_expand(const struct check *check, const char *text, char **ret, struct error *error);
 
+/* --- probe-recovery.c --- */
+
+/* Prepares a check with on_recovery: a device that has not failed is healthy without a test. */
+void recovery_attach(struct check *check);
+
+/* Takes the result of its program, as check_result(). `failure`: why it failed; NULL: it has
+ * passed. */
+void recovery_result(struct check *check, const char *failure);
+
 /* --- probe-file.c, probe-exec.c, probe-poll.c --- */
 
 extern const struct check_type file_check_type;

@@ -48,6 +48,17 @@ static bool is_done(const struct check *check)
 	return check->queue->probe->once && check->result.known && check->result.healthy;
 }
 
+/* `failure`: why the program failed; NULL: it has exited 0. */
+static void take_result(struct check *check, const char *failure)
+{
+	if (check->queue->probe->on_recovery) {
+		recovery_result(check, failure);
+		return;
+	}
+	check_wait(check, check->queue->probe->interval);
+	check_result(check, !failure, failure);
+}
+
 static void on_program_end(int status, const struct error *error, void *userdata)
 {
 	struct check *check = userdata;
@@ -57,9 +68,8 @@ static void on_program_end(int status, const struct error *error, void *userdata
 	health->n_running--;
 	counters_add_probe_time(
 		(unsigned)check->queue->probe->kind, now_usec(CLOCK_MONOTONIC) - check->started);
-	check_wait(check, check->queue->probe->interval);
 	arm_all(health);
-	check_result(check, status >= 0, status >= 0 ? NULL : error->message);
+	take_result(check, status >= 0 ? NULL : error->message);
 }
 
 static void exec_run(struct check *check)
@@ -74,18 +84,19 @@ static void exec_run(struct check *check)
 	if (r >= 0)
 		r = command_start(health->event, argv, check->queue->probe->timeout, on_program_end,
 			check, &check->command, &error);
+	check_leave(check);
 	if (r < 0) {
-		check_wait(check, check->queue->probe->interval);
-		check_result(check, false, error.message);
+		take_result(check, error.message);
 		return;
 	}
 	health->n_running++;
-	check_leave(check);
 }
 
 static int exec_attach(struct check *check)
 {
-	if (is_done(check))
+	if (check->queue->probe->on_recovery)
+		recovery_attach(check);
+	if (is_done(check) || (check->queue->probe->on_recovery && check->result.known))
 		return 0;
 	if (check->result.known)
 		check_wait(check, 0);
@@ -101,7 +112,7 @@ static void exec_detach(struct check *check)
 	struct health *health = check->unit->health;
 
 	/* A device that was removed is initialised again when it returns. */
-	if (check->queue->probe->once && !check->unit->device)
+	if (check->queue->probe->once && !check->queue->probe->on_recovery && !check->unit->device)
 		probe_result_done(&check->result);
 	if (!check->command)
 		return;

@@ -26,15 +26,32 @@ static int set_reason(struct probe_result *result, const char *reason)
 	return 1;
 }
 
+void probe_result_count(const struct declared_probe *probe, bool healthy)
+{
+	counters_add((enum counter)((healthy ? COUNTER_PROBES_HEALTHY : COUNTER_PROBES_UNHEALTHY) +
+			     probe->kind),
+		1);
+}
+
+int probe_result_set(struct probe_result *result, const char *reason)
+{
+	bool changed = !result->known || result->healthy != !reason;
+	int r = set_reason(result, reason);
+
+	if (r < 0)
+		return r;
+	result->known = true;
+	result->healthy = !reason;
+	return changed || r > 0;
+}
+
 int probe_result_feed(struct probe_result *result, const struct declared_probe *probe, bool healthy,
 	const char *reason)
 {
 	int64_t needed = healthy ? probe->recover_after : probe->fail_after;
 	int r;
 
-	counters_add((enum counter)((healthy ? COUNTER_PROBES_HEALTHY : COUNTER_PROBES_UNHEALTHY) +
-			     probe->kind),
-		1);
+	probe_result_count(probe, healthy);
 	if (result->known && result->healthy == healthy) {
 		result->streak = 0;
 		return healthy ? 0 : set_reason(result, reason);
@@ -43,11 +60,9 @@ int probe_result_feed(struct probe_result *result, const struct declared_probe *
 		return 0;
 	if (result->known && ++result->streak < needed)
 		return 0;
-	r = set_reason(result, healthy ? NULL : reason);
+	r = probe_result_set(result, healthy ? NULL : reason);
 	if (r < 0)
 		return r;
-	result->known = true;
-	result->healthy = healthy;
 	result->streak = 0;
 	return 1;
 }

@@ -17,7 +17,18 @@ struct probe_result {
 	bool healthy;
 	unsigned streak; /* results in a row against the current state */
 	char *reason;    /* why unhealthy */
+	/* A probe with on_recovery counts failed runs in `streak`, and here how often it has ended
+	 * a failure since `returned_at` (CLOCK_BOOTTIME microseconds). */
+	unsigned returns;
+	uint64_t returned_at;
 };
+
+/* Counts a result for the metrics; probe_result_feed() does. */
+void probe_result_count(const struct declared_probe *probe, bool healthy);
+
+/* Sets a result that counts at once; otherwise as probe_result_feed(). `reason` is NULL for a
+ * healthy one. */
+int probe_result_set(struct probe_result *result, const char *reason);
 
 /* Takes one result; `reason` explains an unhealthy one. Returns 1 if the state or its reason
  * changed, 0 if not, -ENOMEM. */

@@ -228,22 +228,46 @@ static bool has_failed(const struct check *check)
 	return check->result.known && !check->result.healthy;
 }
 
+/* A probe with on_recovery fails because of another failure, and is shown after it. */
+static enum rank {
+	RANK_FAILURE,
+	RANK_RECOVERY,
+	RANK_NOTICE,
+	_RANK_MAX
+} rank_of(const struct check *check)
+{
+	if (is_notice(check))
+		return RANK_NOTICE;
+	return check->queue->probe->on_recovery ? RANK_RECOVERY : RANK_FAILURE;
+}
+
+/* The first check of that rank that has failed, or NULL. */
+static const struct check *find_failed(const struct health_unit *unit, enum rank rank)
+{
+	for (size_t i = 0; i < unit->n_checks; i++)
+		if (rank_of(&unit->checks[i]) == rank && has_failed(&unit->checks[i]))
+			return &unit->checks[i];
+	return NULL;
+}
+
+bool health_unit_failed(const struct health_unit *unit)
+{
+	return find_failed(unit, RANK_FAILURE);
+}
+
 bool health_unit_healthy(const struct health_unit *unit, bool *ret_known, const char **ret_reason)
 {
+	const struct check *failed =
+		find_failed(unit, RANK_FAILURE) ?: find_failed(unit, RANK_RECOVERY);
 	bool known = true;
 
-	for (size_t i = 0; i < unit->n_checks; i++) {
-		const struct check *check = &unit->checks[i];
-
-		if (is_notice(check))
-			continue;
-		if (has_failed(check)) {
-			*ret_known = true;
-			*ret_reason = check->result.reason;
-			return false;
-		}
-		known &= check->result.known;
+	if (failed) {
+		*ret_known = true;
+		*ret_reason = failed->result.reason;
+		return false;
 	}
+	for (size_t i = 0; i < unit->n_checks; i++)
+		known &= is_notice(&unit->checks[i]) || unit->checks[i].result.known;
 	*ret_known = known;
 	if (!known)
 		*ret_reason = "not probed yet";
@@ -254,11 +278,11 @@ size_t health_unit_findings(const struct health_unit *unit, struct finding ret[s
 {
 	size_t n = 0;
 
-	for (int notices = 0; notices < 2; notices++)
+	for (enum rank rank = 0; rank < _RANK_MAX; rank++)
 		for (size_t i = 0; i < unit->n_checks && n < FINDINGS_MAX; i++) {
 			const struct check *check = &unit->checks[i];
 
-			if (has_failed(check) && is_notice(check) == (notices > 0))
+			if (has_failed(check) && rank_of(check) == rank)
 				ret[n++] = (struct finding){
 					.reason = check->queue->probe->reason,
 					.severity =

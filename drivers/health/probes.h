@@ -50,6 +50,18 @@ int health_unit_update(struct health_unit *unit, struct device *device, size_t i
  * false) explains an unhealthy one, which is not `known` while only results are missing. */
 bool health_unit_healthy(const struct health_unit *unit, bool *ret_known, const char **ret_reason);
 
+/* Whether a probe has found a failure, not counting notices and probes with on_recovery. */
+bool health_unit_failed(const struct health_unit *unit);
+
+/* Passes on whether the unit fails for a reason other than probes with on_recovery, and if not,
+ * whether it is free to be tested. Such probes fail from then on, until their program has passed.
+ * The handler is not called from here. Returns 0 or -ENOMEM. */
+int health_unit_recover(struct health_unit *unit, bool failed, bool may_test);
+
+/* Ends the failures of probes with on_recovery: their attempts are counted from 0 again, or,
+ * `untested`, they count as passed. Returns whether there were any. Evaluate the unit then. */
+bool health_unit_resume(struct health_unit *unit, bool untested);
+
 /* What the probes find wrong with the unit, notices last: at most FINDINGS_MAX. Their texts are
  * valid until the unit's next change. Returns how many. */
 size_t health_unit_findings(

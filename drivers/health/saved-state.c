@@ -134,6 +134,8 @@ uint64_t probe_key(const struct declared_probe *probe)
 	(void)fprintf(stream, "%d\n%d", probe->kind, probe->missing);
 	if (probe->once)
 		(void)fprintf(stream, "\nonce");
+	if (probe->on_recovery)
+		(void)fprintf(stream, "\non_recovery");
 	if (probe->maximum >= 0)
 		(void)fprintf(stream, "\n%" PRId64, probe->maximum);
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
@@ -159,7 +161,8 @@ static bool has_same_state(const struct saved_unit *a, const struct saved_unit *
 		const struct saved_result *x = &a->results[i], *y = &b->results[i];
 
 		same = x->probe == y->probe && x->result.streak == y->result.streak &&
-			x->result.healthy && y->result.healthy;
+			x->result.healthy && y->result.healthy && x->result.returns == 0 &&
+			y->result.returns == 0;
 	}
 	return same;
 }
@@ -173,6 +176,12 @@ static void write_result(struct json_writer *writer, const struct saved_result *
 	if (result->streak > 0) {
 		json_write_text(writer, ",\"streak\":");
 		json_write_number(writer, result->streak);
+	}
+	if (result->returns > 0) {
+		json_write_text(writer, ",\"returns\":");
+		json_write_number(writer, result->returns);
+		json_write_text(writer, ",\"returned_at\":");
+		json_write_number(writer, result->returned_at);
 	}
 	if (!result->healthy) {
 		json_write_text(writer, ",\"healthy\":false,\"reason\":");
@@ -266,14 +275,19 @@ static int read_result(struct saved_unit *unit, json_t *json)
 	struct probe_result result = { .known = true };
 	char text[REASON_MAX];
 	uint64_t probe;
-	int healthy = 1, streak = 0;
+	int healthy = 1, streak = 0, returns = 0;
+	json_int_t returned_at = 0;
 
-	if (json_unpack(json, "{s:s, s?:b, s?:i, s?:s}", "probe", &key, "healthy", &healthy,
-		    "streak", &streak, "reason", &reason) < 0 ||
-		sscanf(key, "%" SCNx64, &probe) != 1 || streak < 0)
+	if (json_unpack(json, "{s:s, s?:b, s?:i, s?:s, s?:i, s?:I}", "probe", &key, "healthy",
+		    &healthy, "streak", &streak, "reason", &reason, "returns", &returns,
+		    "returned_at", &returned_at) < 0 ||
+		sscanf(key, "%" SCNx64, &probe) != 1 || streak < 0 || returns < 0 ||
+		returned_at < 0)
 		return 0;
 	result.healthy = healthy;
 	result.streak = (unsigned)streak;
+	result.returns = (unsigned)returns;
+	result.returned_at = (uint64_t)returned_at;
 	if (!healthy) {
 		reason_copy(reason, text);
 		result.reason = text;

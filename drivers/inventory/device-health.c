@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether a device is healthy, and the reason if not: the first cause in the order below.
- * The results of probes come last (drivers/health/probes.c).
+ * The results of probes come last (drivers/health/probes.c). Also decides when a device
+ * that has failed can be tested (drivers/health/probe-recovery.c).
  */
 #include "drivers/inventory/unit.h"
 
@@ -59,9 +60,24 @@ static int take_findings(struct unit *unit)
 	return 1;
 }
 
+/* A device that has failed is tested when it works again and is free. Returns 0 or -ENOMEM. */
+static int have_tested(struct unit *unit)
+{
+	const struct device *device = unit->device;
+	bool failed;
+
+	if (!unit->health)
+		return 0;
+	failed = !unit->present || device->problem || (device->absence && !unit->in_use) ||
+		health_unit_failed(unit->health);
+	return health_unit_recover(unit->health, failed,
+		!unit->in_use && !unit->owner_name && !unit_is_withheld(unit) && !unit->companion &&
+			!unit->stale && !unit->cordon);
+}
+
 int unit_evaluate(struct unit *unit)
 {
-	int changed = take_findings(unit);
+	int changed = have_tested(unit) < 0 ? -ENOMEM : take_findings(unit);
 	_cleanup_free_ char *copy = NULL;
 	enum unit_cause cause = CAUSE_NONE;
 	const char *reason = NULL;

@@ -205,6 +205,10 @@ int inventory_set_pending(struct inventory *inventory, struct bookings *pending)
  * the unit if it was removed. Returns as inventory_set_booked(). */
 int inventory_forget(struct inventory *inventory, const char *id);
 
+/* Has a device that has failed tested again, or `untested` offered without a test (the probes with
+ * on_recovery). Returns 1, or 0 if the device is not one that waits for that. */
+int inventory_resume(struct inventory *inventory, const char *id, bool untested);
+
 /* Has the driver close the devices, or open them again, when the device `reset` was reset (an id,
  * empty: none was). Returns 0, -ENOMEM, or -EOPNOTSUPP if it keeps none open. */
 int inventory_release(struct inventory *inventory, bool released, const char *reset);

@@ -98,8 +98,9 @@ static int apply_effect(struct unit *unit, const struct booking_effect *effect)
 		was_withheld != unit_is_withheld(unit)) {
 		unit->booked = effect->booked;
 		unit->in_use = effect->in_use;
-		r = matters ? unit_evaluate(unit) : 0;
-		changed = changed || matters;
+		/* One that has failed is tested when it is free. */
+		r = matters || unit->health ? unit_evaluate(unit) : 0;
+		changed = changed || matters || r > 0;
 	}
 	return r < 0 ? r : changed;
 }

@@ -499,6 +499,17 @@ int inventory_forget(struct inventory *inventory, const char *id)
 	return show_booked(inventory, unit_list_forget(&inventory->list, id));
 }
 
+int inventory_resume(struct inventory *inventory, const char *id, bool untested)
+{
+	const struct unit *found = unit_list_find(&inventory->list, id, NULL);
+	struct unit *unit = (struct unit *)found;
+
+	if (!unit || !unit->health || !health_unit_resume(unit->health, untested))
+		return 0;
+	on_unit_health(unit);
+	return 1;
+}
+
 int inventory_release(struct inventory *inventory, bool released, const char *reset)
 {
 	const struct driver *driver = inventory->declaration->driver;

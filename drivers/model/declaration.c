@@ -277,6 +277,14 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 			(void)report_add(report, &probe->origin, key,
 				"with once = true cannot have severity = \"notice\": the device would be "
 				"offered before the program has initialised it");
+		if (probe->on_recovery && probe->severity == SEVERITY_NOTICE)
+			(void)report_add(report, &probe->origin, key,
+				"with on_recovery = true cannot have severity = \"notice\": the device would be "
+				"offered before the program has tested it");
+		if (probe->on_recovery && probe->recover != RECOVER_PROBE)
+			(void)report_add(report, &probe->origin, key,
+				"with on_recovery = true cannot have `recover`: a device returns when the "
+				"program exits 0");
 		if (probe->kind == PROBE_PCI && declaration->driver->without_pci)
 			(void)report_add(report, &probe->origin, key,
 				"\"pci\" would always fail: devices of driver \"%s\" have no PCI "

@@ -95,6 +95,10 @@ struct declared_probe {
 	struct strings command; /* exec: templates */
 	uint64_t timeout;       /* exec: microseconds */
 	bool once;              /* exec: not again after it succeeded */
+	bool on_recovery; /* exec: tests devices that have failed, and runs for nothing else */
+	int64_t attempts; /* on_recovery: runs for one failure */
+	int64_t returns;  /* on_recovery: failures that it may end in `returns_within` */
+	uint64_t returns_within;                 /* microseconds */
 	struct integers ignore_xids, fatal_xids; /* nvml */
 	int row_remapping;                       /* nvml: enum row_remapping */
 	bool fabric;                             /* nvml */

@@ -120,7 +120,7 @@ static const struct option probe_options[] = {
 		.offset = offsetof(struct declared_probe, timeout),
 		.variant = "exec",
 		.minimum = 100,
-		.maximum = 300 * 1000,
+		.maximum = 3600 * 1000,
 		.default_integer = 5 * 1000,
 		.unit = "seconds",
 		.help = "Time limit of the program; a program that takes longer has failed.",
@@ -135,6 +135,52 @@ static const struct option probe_options[] = {
 			"the device was removed, the host was rebooted, or the command "
 			"changed. The program must not change a device that is already "
 			"initialised.",
+	},
+	{
+		.key = "on_recovery",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declared_probe, on_recovery),
+		.variant = "exec",
+		.help = "Whether the program tests devices that have failed: after a device was "
+			"unhealthy because of another probe, because of itself or because it was missing, it "
+			"stays unhealthy until the program exits 0. The program runs for nothing else, and "
+			"not while a pod or a claim has the device, or while it is cordoned. With `once`, "
+			"new devices are tested, too, also after each reboot.",
+	},
+	{
+		.key = "attempts",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct declared_probe, attempts),
+		.variant = "exec",
+		.minimum = 1,
+		.maximum = 1000,
+		.default_integer = 3,
+		.unit = "runs",
+		.help = "With `on_recovery`, the runs of the program after a failure, `interval` apart. If "
+			"the last one fails, the device needs an administrator.",
+	},
+	{
+		.key = "returns",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct declared_probe, returns),
+		.variant = "exec",
+		.minimum = 1,
+		.maximum = 1000,
+		.default_integer = 3,
+		.unit = "returns",
+		.help = "With `on_recovery`, how often a device may return from a failure within "
+			"`returns_within`. One that returns more often needs an administrator.",
+	},
+	{
+		.key = "returns_within",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct declared_probe, returns_within),
+		.variant = "exec",
+		.minimum = 1000,
+		.maximum = 30 * DAY_MSEC,
+		.default_integer = 60 * 60 * 1000,
+		.unit = "seconds",
+		.help = "Time in which `returns` are counted, from the first of them.",
 	},
 	{
 		.key = "ignore_xids",

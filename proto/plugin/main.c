@@ -291,9 +291,14 @@ static void handle_forget(struct plugin *plugin, struct control_message *message
 
 static void handle_release(struct plugin *plugin, struct control_message *message)
 {
-	if (plugin->inventory)
-		(void)inventory_release(
-			plugin->inventory, message->phase == CHILD_RELEASE_BEGIN, message->text);
+	bool begin = message->phase == CHILD_RELEASE_BEGIN;
+
+	if (!plugin->inventory)
+		return;
+	(void)inventory_release(plugin->inventory, begin, message->text);
+	if (!begin)
+		(void)inventory_resume(
+			plugin->inventory, message->text, message->phase == CHILD_RELEASE_UNTESTED);
 }
 
 static void handle_counters(struct plugin *plugin, struct control_message *message)

@@ -37,7 +37,8 @@ static const struct argument arguments[] = {
 	{ "timeout", "SECONDS", 0, ARGUMENT_TIMEOUT, MEMBER(timeout),
 		"The time limit, 300 by default" },
 	{ "list", NULL, 0, ARGUMENT_LIST, MEMBER(list), "List the cordons" },
-	{ "force", NULL, 0, ARGUMENT_FORCE, MEMBER(force), "Cordon a device that does not exist" },
+	{ "force", NULL, 0, ARGUMENT_FORCE, MEMBER(force),
+		"Cordon a device that does not exist, resume one without a test" },
 };
 
 static void print_option(const struct argument *argument)

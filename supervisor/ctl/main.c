@@ -55,9 +55,11 @@ const struct command commands[] = {
 		"The resource is still served, and its devices keep their health.\n"
 		"Ends with \"resume\", or when the driver is loaded again. Needs root.",
 		NULL, command_release, 0, 1, 1, "a resource" },
-	{ "resume", "RESOURCE [DEVICE]", "End a release",
-		"A DEVICE has been reset: its faults that last until then are over. Needs root.",
-		NULL, command_resume, 0, 1, 2, "a resource" },
+	{ "resume", "RESOURCE [DEVICE]", "End a release, or test a device again",
+		"A DEVICE has been reset: its faults that last until then are over. If it needs an\n"
+		"administrator after a failure (on_recovery), it is tested again, or, with --force,\n"
+		"offered without a test. Needs root.",
+		NULL, command_resume, ARGUMENT_FORCE, 1, 2, "a resource" },
 	{ "uncordon", "DEVICE", "Offer a device again", "Needs root.", NULL, command_uncordon, 0, 1,
 		1, "a device, DEVICE or RESOURCE/DEVICE" },
 	{ "dra", "classes|credentials|slices", "Objects of DRA for the cluster",

@@ -38,12 +38,15 @@ static int change(const struct command_line *line, bool end)
 	int r;
 
 	r = command_line_runtime_dir(line, &runtime_dir, &error);
+	if (r >= 0 && line->force && !line->reason)
+		r = error_set(&error, -EINVAL, "--force needs a device");
 	if (r >= 0 && line->reason)
 		r = check_device(line, &error);
 	if (r >= 0)
 		r = ask_daemon(runtime_dir, "release",
-			json_pack("{s:s, s:b, s:s*}", "resource", line->subject, "end", end,
-				"reset", line->reason),
+			json_pack("{s:s, s:b, s:s*, s:o*}", "resource", line->subject, "end", end,
+				"reset", line->reason, "untested",
+				line->force ? json_true() : NULL),
 			ASK_TIMEOUT, &answer, &error);
 	if (r < 0) {
 		request_explain(line, line->subject, &error);

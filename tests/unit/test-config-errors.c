@@ -309,6 +309,14 @@ static const struct {
 		      "severity = \"notice\"; } );"),
 			SAID("health[0].probe: with once = true cannot have severity = \"notice\": the "
 			     "device would be offered before the program has initialised it") },
+		{ ONE("health = ( { probe = \"exec\"; command = \"/bin/true\"; on_recovery = true; "
+		      "severity = \"notice\"; } );"),
+			SAID("health[0].probe: with on_recovery = true cannot have severity = \"notice\": "
+			     "the device would be offered before the program has tested it") },
+		{ ONE("health = ( { probe = \"exec\"; command = \"/bin/true\"; on_recovery = true; "
+		      "recover = \"never\"; } );"),
+			SAID("health[0].probe: with on_recovery = true cannot have `recover`: a device "
+			     "returns when the program exits 0") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; missing = \"bad\"; } );"),
 			SAID("health[0].missing: must be \"unhealthy\" or \"healthy\", not the string \"bad\"") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; recover = \"reboots\"; } );"),

@@ -182,6 +182,138 @@ static void test_once(void **state)
 	assert_true(lines_of_log() > n);
 }
 
+/* A device that has failed is tested before it is offered again: after a probe has failed, after it
+ * was away, and after a restart of the process. */
+static void start_tested(const char *keys)
+{
+	static char text[1024];
+
+	host_mkdir("/run/h");
+	host_mknod("/dev/x");
+	host_write("/run/h/x", "ok");
+	(void)snprintf(text, sizeof(text),
+		"driver = \"path\"; match = \"/dev/x\"; health = ( { probe = \"exec\"; on_recovery "
+		"= true; interval = 0.1; %s command = [ \"/bin/sh\", \"-c\", \"cd %s/run; echo >> "
+		"log; test -e ready\" ]; }, { probe = \"file\"; path = \"/run/h/${id}\"; } );",
+		keys, host_root);
+	start(text);
+	assert_string_equal(reason(0), "");
+}
+
+static void test_recovery(void **state)
+{
+	size_t n;
+
+	start_tested("attempts = 1000;");
+	host_write("/run/h/x", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+	run_for(300 * USEC_PER_MSEC);
+	host_write("/run/log", "");
+	host_write("/run/h/x", "ok");
+	RUN_UNTIL(lines_of_log() >= 2);
+	RUN_UNTIL(strstr(reason(0), " of 1000: /bin/sh failed with exit status 1"));
+	/* Not while it fails. */
+	host_write("/run/h/x", "bad again");
+	RUN_UNTIL(streq(reason(0), "bad again"));
+	n = lines_of_log();
+	restart();
+	assert_string_equal(reason(0), "bad again");
+	run_for(300 * USEC_PER_MSEC);
+	assert_int_equal(lines_of_log(), n);
+	host_write("/run/h/x", "ok");
+	RUN_UNTIL(strstr(reason(0), " of 1000: /bin/sh failed with exit status 1"));
+	host_write("/run/ready", "");
+	RUN_UNTIL(streq(reason(0), ""));
+	n = lines_of_log();
+	host_remove("/run/ready");
+	run_for(300 * USEC_PER_MSEC);
+	restart();
+	run_for(300 * USEC_PER_MSEC);
+	assert_string_equal(reason(0), "");
+	assert_int_equal(lines_of_log(), n);
+}
+
+/* Not while a pod uses it. */
+static void test_recovery_waits(void **state)
+{
+	start_tested("");
+	host_write("/run/log", "");
+	host_write("/run/ready", "");
+	assert_true(set_booked(inventory, "x", 0) >= 0);
+	host_write("/run/h/x", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+	host_write("/run/h/x", "ok");
+	RUN_UNTIL(
+		streq(reason(0), "has failed, and must pass its test before it is offered again"));
+	run_for(300 * USEC_PER_MSEC);
+	assert_int_equal(lines_of_log(), 0);
+	assert_true(set_booked(inventory, "", 0) >= 0);
+	RUN_UNTIL(streq(reason(0), ""));
+	assert_int_equal(lines_of_log(), 1);
+}
+
+static void test_recovery_fails(void **state)
+{
+	start_tested("attempts = 2;");
+	host_write("/run/log", "");
+	host_write("/run/h/x", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+	host_write("/run/h/x", "ok");
+	RUN_UNTIL(streq(reason(0),
+		"needs an administrator (devplugctl resume): its test has failed, attempt 2 of 2: "
+		"/bin/sh failed with exit status 1"));
+	run_for(300 * USEC_PER_MSEC);
+	assert_int_equal(lines_of_log(), 2);
+	restart();
+	run_for(300 * USEC_PER_MSEC);
+	assert_int_equal(lines_of_log(), 2);
+	/* Two more attempts. */
+	assert_int_equal(inventory_resume(inventory, "y", false), 0);
+	assert_int_equal(inventory_resume(inventory, "x", false), 1);
+	RUN_UNTIL(lines_of_log() == 4);
+	RUN_UNTIL(strstr(reason(0), "attempt 2 of 2"));
+	assert_int_equal(inventory_resume(inventory, "x", true), 1);
+	RUN_UNTIL(streq(reason(0), ""));
+	assert_int_equal(inventory_resume(inventory, "x", true), 0);
+}
+
+static void fail_and_recover(void)
+{
+	host_write("/run/h/x", "bad");
+	RUN_UNTIL(streq(reason(0), "bad"));
+	host_write("/run/h/x", "ok");
+	RUN_UNTIL(!streq(reason(0), "bad") && !strstr(reason(0), "test"));
+}
+
+static void test_recovery_returns(void **state)
+{
+	start_tested("returns = 2; returns_within = 86400;");
+	host_write("/run/ready", "");
+	fail_and_recover();
+	assert_string_equal(reason(0), "");
+	restart();
+	fail_and_recover();
+	assert_string_equal(reason(0), "");
+	fail_and_recover();
+	assert_non_null(strstr(reason(0),
+		"needs an administrator (devplugctl resume): it has failed again after 2 returns "
+		"within "));
+	assert_int_equal(inventory_resume(inventory, "x", false), 1);
+	RUN_UNTIL(streq(reason(0), ""));
+}
+
+static void test_recovery_after_absence(void **state)
+{
+	start_tested("");
+	host_write("/run/log", "");
+	host_remove("/dev/x");
+	RUN_UNTIL(streq(reason(0), "/dev/x has disappeared"));
+	host_mknod("/dev/x");
+	RUN_UNTIL(strstr(reason(0), "its test has failed"));
+	host_write("/run/ready", "");
+	RUN_UNTIL(streq(reason(0), ""));
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, inventory_teardown)
 
 int main(void)
@@ -193,6 +325,11 @@ int main(void)
 		TEST(test_exec),
 		TEST(test_exec_hangs),
 		TEST(test_once),
+		TEST(test_recovery),
+		TEST(test_recovery_waits),
+		TEST(test_recovery_fails),
+		TEST(test_recovery_returns),
+		TEST(test_recovery_after_absence),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

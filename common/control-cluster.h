@@ -13,8 +13,9 @@ enum cluster_type {
 	CLUSTER_SESSION,    /* [driver, session, fd] listening socket, which the kubelet client
 			       registers */
 	CLUSTER_REGISTERED, /* [driver] the kubelet has registered the driver, maybe again */
-	CLUSTER_FILE,       /* [text, fd?] answers FILE_WANTED, whose text it repeats; sealed memfd
-			       with the content, if the file can be read */
+	CLUSTER_FILE,       /* [number, text, fd?] answers FILE_WANTED; sealed memfd with the
+			       content, and as text the path of the kubeconfig file; without it:
+			       why not */
 	CLUSTER_PREPARED, /* [number, text, fd?] answers PREPARE or UNPREPARE; text: why not; sealed
 			     memfd with JSON, if the claim is prepared, see
 			     supervisor/books/dra-claim.h. Neither: PREPARE named no devices, and
@@ -23,7 +24,9 @@ enum cluster_type {
 			 each device that a claim holds; replaces the one before */
 	/* devplugd-cluster to supervisor */
 	CLUSTER_SESSION_ENDED, /* [session, text] why */
-	CLUSTER_FILE_WANTED,   /* [text] the kubeconfig file, if empty, or a path that is in it */
+	CLUSTER_FILE_WANTED,   /* [number, text] the kubeconfig file, if empty, or a path that is in
+				  it */
+	CLUSTER_NODE,          /* [text] the node in the client certificate, or empty */
 	CLUSTER_PREPARE,       /* [driver, number, fd] sealed memfd with JSON, see
 				  supervisor/books/dra-claim.h */
 	CLUSTER_UNPREPARE,     /* [driver, number, text] uid of the claim */

@@ -24,9 +24,7 @@
 #define DEFAULT_CDI_DIR "/var/run/cdi"
 /* Section 4.1 of the Device Information Specification of the Network Plumbing Working Group. */
 #define DEFAULT_DEVICE_INFO_DIR "/var/run/k8s.cni.cncf.io/devinfo/dp"
-/* Where kubeadm writes the kubelet's credentials. */
-#define DEFAULT_KUBECONFIG  "/etc/kubernetes/kubelet.conf"
-#define RUNTIME_DROP_IN_DIR "/run/devplugd.conf.d"
+#define RUNTIME_DROP_IN_DIR     "/run/devplugd.conf.d"
 /* What "devplugctl cordon" writes there. */
 #define CORDON_FILE "cordon.conf"
 
@@ -58,9 +56,8 @@ struct metrics_config {
 
 struct dra_config {
 	struct origin origin;
-	char *driver; /* NULL: no resource may be served by DRA */
-	char *kubeconfig;
-	char *node; /* NULL: the host's name */
+	char *driver;            /* NULL: no resource may be served by DRA */
+	char *kubeconfig, *node; /* NULL: devplugd finds them (supervisor/helpers/dra-identity.c) */
 };
 
 struct resource_config {

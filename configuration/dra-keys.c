@@ -47,10 +47,10 @@ static const struct option dra_options[] = {
 		.type = OPTION_STRING,
 		.offset = offsetof(struct dra_config, kubeconfig),
 		.maximum = 1000,
-		.default_string = DEFAULT_KUBECONFIG,
 		.check = form_absolute_path,
 		.help = "The kubeconfig file with the address of the API server and the credentials "
-			"for it: the kubelet's own, or another with the same rights.",
+			"for it. The default is the ServiceAccount of devplugd's pod, or else the "
+			"kubelet's own file, in the place where the distribution has it.",
 	},
 	{
 		.key = "node",
@@ -58,7 +58,9 @@ static const struct option dra_options[] = {
 		.offset = offsetof(struct dra_config, node),
 		.maximum = NODE_NAME_MAX,
 		.check = check_subdomain,
-		.help = "Name of the Node object. The default is the host's name in lower case, which the kubelet uses without --hostname-override.",
+		.help = "Name of the Node object. The default is the first of: the environment "
+			"variable NODE_NAME, the name in the kubelet's client certificate, the "
+			"host's name in lower case.",
 	},
 };
 

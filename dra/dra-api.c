@@ -44,6 +44,10 @@ struct dra_api {
 	struct socket_source *sockets;
 	struct request *requests;
 	struct dra_credentials credentials;
+	const char *node; /* NULL before dra_api_set_node() */
+	bool node_settled;
+	bool announced; /* whether CLUSTER_NODE was sent, with this name: */
+	char announced_node[DRA_CERTIFICATE_NODE_MAX + 1];
 };
 
 /* --- requests --- */
@@ -246,7 +250,7 @@ static struct request *find_waiting(struct dra_api *api)
 
 static void start_waiting(struct dra_api *api)
 {
-	char failure[640];
+	char failure[CONTROL_TEXT_MAX + 32];
 	struct request *request;
 
 	(void)sd_event_source_set_enabled(api->queue_timer, SD_EVENT_OFF);
@@ -259,9 +263,31 @@ static void start_waiting(struct dra_api *api)
 	}
 }
 
+/* Sends the name in the client certificate. Returns whether it shall replace the node's. */
+static bool announce_node(struct dra_api *api)
+{
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_NODE);
+	const char *node = api->credentials.node;
+
+	if (api->credentials.loaded_at == 0 || (api->announced && streq(node, api->announced_node)))
+		return false;
+	(void)snprintf(message.text, sizeof(message.text), "%s", node);
+	(void)control_send(CONTROL_FD, &message);
+	(void)snprintf(api->announced_node, sizeof(api->announced_node), "%s", node);
+	api->announced = true;
+	return !api->node_settled && *node && !streq(node, api->node ?: "");
+}
+
+void dra_api_set_node(struct dra_api *api, const char *node, bool settled)
+{
+	api->node = node;
+	api->node_settled = settled;
+}
+
 void dra_api_take_file(struct dra_api *api, struct control_message *message)
 {
-	if (dra_credentials_take(&api->credentials, message))
+	/* If the process is not replaced, the timer starts the requests. */
+	if (dra_credentials_take(&api->credentials, message) && !announce_node(api))
 		start_waiting(api);
 }
 

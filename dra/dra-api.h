@@ -32,6 +32,11 @@ typedef void (*dra_answer_handler)(const struct dra_answer *answer, void *userda
 
 int dra_api_new(sd_event *event, struct dra_api **ret);
 
+/* The node for which requests are made; outlives the object. `settled` false: the name in the
+ * client certificate counts more. Requests then wait for the process that replaces this one, if
+ * that is another name. */
+void dra_api_set_node(struct dra_api *api, const char *node, bool settled);
+
 /* CLUSTER_FILE of the supervisor. */
 void dra_api_take_file(struct dra_api *api, struct control_message *message);
 

@@ -9,7 +9,6 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
-#include "common/text.h"
 
 #define FILE_MAX     (1U << 20)
 #define FIRST_NUMBER 64
@@ -18,6 +17,7 @@
 static void forget_next(struct dra_credentials *credentials)
 {
 	dra_kubeconfig_done(&credentials->next);
+	free(TAKE_PTR(credentials->next_path));
 	for (enum dra_file file = 0; file < _DRA_FILE_MAX; file++) {
 		if (credentials->next_texts[file])
 			explicit_bzero(
@@ -49,10 +49,11 @@ static struct dra_secret *secret_of(struct dra_credentials *credentials, enum dr
 	return secrets[file];
 }
 
-static void want(const char *word)
+static void want(struct dra_credentials *credentials, const char *word)
 {
 	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_FILE_WANTED);
 
+	message.number = ++credentials->request;
 	(void)snprintf(message.text, sizeof(message.text), "%s", word);
 	(void)control_send(CONTROL_FD, &message);
 }
@@ -63,7 +64,7 @@ void dra_credentials_load(struct dra_credentials *credentials)
 		return;
 	credentials->loading = true;
 	credentials->at = _DRA_FILE_MAX;
-	want("");
+	want(credentials, "");
 }
 
 static void forget_text(struct dra_credentials *credentials, enum dra_file file)
@@ -126,6 +127,17 @@ static int take_inline(struct dra_credentials *credentials, enum dra_file file)
 	return 0;
 }
 
+static void find_node(struct dra_credentials *credentials)
+{
+	const char *certificate = credentials->texts[DRA_FILE_CERTIFICATE];
+
+	/* A user with a token has none, and the server judges one that is not valid. */
+	if (!certificate ||
+		dra_certificate_node(certificate, credentials->sizes[DRA_FILE_CERTIFICATE],
+			credentials->node) < 0)
+		credentials->node[0] = '\0';
+}
+
 /* Uses what was loaded. */
 static int commit(struct dra_credentials *credentials)
 {
@@ -139,6 +151,9 @@ static int commit(struct dra_credentials *credentials)
 	dra_kubeconfig_done(&credentials->config);
 	credentials->config = credentials->next;
 	credentials->next = (struct dra_kubeconfig){ 0 };
+	free(credentials->path);
+	credentials->path = TAKE_PTR(credentials->next_path);
+	find_node(credentials);
 	credentials->loading = credentials->outdated = false;
 	credentials->failure[0] = '\0';
 	credentials->loaded_at = now_usec(CLOCK_MONOTONIC);
@@ -152,7 +167,7 @@ static bool advance(struct dra_credentials *credentials)
 		const struct dra_secret *secret = secret_of(credentials, credentials->at);
 
 		if (secret->file) {
-			want(secret->file);
+			want(credentials, secret->file);
 			return false;
 		}
 		if (take_inline(credentials, credentials->at) < 0) {
@@ -168,13 +183,15 @@ static bool advance(struct dra_credentials *credentials)
 	return true;
 }
 
-static bool take_kubeconfig(struct dra_credentials *credentials, const char *text, size_t size)
+static bool take_kubeconfig(
+	struct dra_credentials *credentials, const char *path, const char *text, size_t size)
 {
 	struct error error = { 0 };
 
 	forget_next(credentials);
+	credentials->next_path = strdup(path);
 	if (dra_kubeconfig_read(text, size, &credentials->next, &error) < 0) {
-		error_prefix(&error, "the kubeconfig file");
+		error_prefix(&error, "%s", path);
 		dra_credentials_fail(credentials, error.message);
 		return true;
 	}
@@ -191,23 +208,22 @@ static void strip_end(char *text, size_t *size)
 bool dra_credentials_take(struct dra_credentials *credentials, struct control_message *message)
 {
 	bool kubeconfig = credentials->at == _DRA_FILE_MAX, done;
-	const char *expected =
-		kubeconfig ? "" : secret_of(credentials, credentials->at)->file ?: "";
-	char *text, reason[256];
+	const char *why = message->text;
 	size_t size;
+	char *text;
 
-	if (!credentials->loading || !streq(message->text, expected))
+	if (!credentials->loading || message->number != credentials->request)
 		return false;
-	if (message->fds[0] < 0 || sealed_read(message->fds[0], FILE_MAX, &text, &size) < 0) {
-		(void)snprintf(reason, sizeof(reason), "%.180s cannot be read; see devplugd's log",
-			kubeconfig ? "the kubeconfig file" : expected);
-		/* The text is sent to the kubelet, which refuses an incomplete character. */
-		text_sanitize(reason);
-		dra_credentials_fail(credentials, reason);
+	if (message->fds[0] >= 0 && sealed_read(message->fds[0], FILE_MAX, &text, &size) < 0) {
+		why = "out of memory";
+		message->fds[0] = close_fd(message->fds[0]);
+	}
+	if (message->fds[0] < 0) {
+		dra_credentials_fail(credentials, why);
 		return true;
 	}
 	if (kubeconfig) {
-		done = take_kubeconfig(credentials, text, size);
+		done = take_kubeconfig(credentials, message->text, text, size);
 		explicit_bzero(text, size);
 		free(text);
 		return done;
@@ -234,5 +250,6 @@ void dra_credentials_done(struct dra_credentials *credentials)
 	for (enum dra_file file = 0; file < _DRA_FILE_MAX; file++)
 		forget_text(credentials, file);
 	dra_kubeconfig_done(&credentials->config);
+	free(credentials->path);
 	forget_next(credentials);
 }

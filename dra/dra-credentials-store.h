@@ -9,6 +9,7 @@
  */
 
 #include "common/control-cluster.h"
+#include "dra/dra-certificate.h"
 #include "dra/dra-kubeconfig.h"
 
 enum dra_file { DRA_FILE_CA, DRA_FILE_CERTIFICATE, DRA_FILE_KEY, DRA_FILE_TOKEN, _DRA_FILE_MAX };
@@ -21,12 +22,16 @@ struct dra_credentials {
 	struct dra_kubeconfig next; /* with the next two: what is being loaded */
 	char *next_texts[_DRA_FILE_MAX];
 	size_t next_sizes[_DRA_FILE_MAX];
+	char *next_path;
 	bool loading;
-	enum dra_file at;    /* the requested file */
-	uint64_t loaded_at;  /* CLOCK_MONOTONIC; 0: not loaded, or no longer to be used */
-	bool outdated;       /* they may have rotated */
-	char failure[480];   /* why the last attempt failed, "" if it did not */
-	unsigned generation; /* counts changes */
+	enum dra_file at;   /* the requested file */
+	uint64_t request;   /* counts requests for files */
+	char *path;         /* of the kubeconfig file, for messages; NULL: not loaded */
+	uint64_t loaded_at; /* CLOCK_MONOTONIC; 0: not loaded, or no longer to be used */
+	bool outdated;      /* they may have rotated */
+	char failure[CONTROL_TEXT_MAX];          /* why the last attempt failed, "" if it did not */
+	char node[DRA_CERTIFICATE_NODE_MAX + 1]; /* in the client certificate; "": none */
+	unsigned generation;                     /* counts changes */
 };
 
 #define DRA_CREDENTIALS_INIT ((struct dra_credentials){ .fds = { -EBADF, -EBADF, -EBADF, -EBADF } })

@@ -64,7 +64,8 @@ static int take_user(const json_t *user, struct dra_kubeconfig *config, struct e
 	if (json_object_get(user, "exec") || json_object_get(user, "auth-provider"))
 		return error_set(error, -EBADMSG,
 			"the user's credentials come from a program (\"exec\"), which devplugd "
-			"does not run: use a client certificate, a token or a tokenFile");
+			"does not run: create a ServiceAccount with \"devplugctl dra "
+			"credentials\", and set dra.kubeconfig to a file with its token");
 	if (!config->token.data && !config->token.file && !config->certificate.data &&
 		!config->certificate.file)
 		return error_set(

@@ -101,6 +101,7 @@ static int handle_configure(struct driver_process *process, struct control_messa
 	json_auto_t *settings = NULL;
 	json_t *drivers, *driver;
 	const char *node;
+	int settled;
 	size_t size, i;
 	int r;
 
@@ -108,13 +109,15 @@ static int handle_configure(struct driver_process *process, struct control_messa
 	if (r < 0)
 		return r;
 	settings = json_loadb(text, size, 0, NULL);
-	if (json_unpack(settings, "{s:s, s:o}", "node", &node, "drivers", &drivers) < 0)
+	if (json_unpack(settings, "{s:s, s:b, s:o}", "node", &node, "node_settled", &settled,
+		    "drivers", &drivers) < 0)
 		return -EBADMSG;
 	/* Another name of the node comes with another process. */
 	if (!process->node_name)
 		process->node_name = strdup(node);
 	if (!process->node_name)
 		return -ENOMEM;
+	dra_api_set_node(process->api, process->node_name, settled);
 	json_array_foreach(drivers, i, driver)
 	{
 		if (r >= 0)

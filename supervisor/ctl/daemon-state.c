@@ -190,9 +190,11 @@ static json_t *clean_dra(const json_t *answer)
 
 	if (!json_is_object(dra))
 		return NULL;
-	return json_pack("{s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "driver",
-		clean_text_of(dra, "driver"), "node", clean_text_of(dra, "node"), "pid",
-		integer_of(dra, "pid"), "registered",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o}",
+		"driver", clean_text_of(dra, "driver"), "node", clean_text_of(dra, "node"),
+		"node_source", clean_text_of(dra, "node_source"), "identity",
+		clean_text_of(dra, "identity"), "credentials", clean_text_of(dra, "credentials"),
+		"pid", integer_of(dra, "pid"), "registered",
 		(int)json_is_true(json_object_get(dra, "registered")), "generation",
 		integer_of(dra, "generation"), "slices", integer_of(dra, "slices"), "claims",
 		integer_of(dra, "claims"), "registration_failure",

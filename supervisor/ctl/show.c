@@ -256,6 +256,16 @@ static void print_troubles(const json_t *resource, const char **gap)
 	print_notices(resource, gap);
 }
 
+/* Where the name of the node is from. */
+static const char *node_source(const json_t *dra)
+{
+	const char *source = text_of(dra, "node_source");
+
+	return streq(source, "certificate") ? "the client certificate"
+		: streq(source, "host")     ? "the host's name"
+					    : source;
+}
+
 void show_dra(const struct daemon_state *daemon, const char *gap)
 {
 	const json_t *dra = json_object_get(daemon->root, "dra");
@@ -273,6 +283,9 @@ void show_dra(const struct daemon_state *daemon, const char *gap)
 		json_is_true(json_object_get(dra, "registered")) ? "registered" : "not registered",
 		slices, slices == 1 ? "" : "s", (long long)integer_of(dra, "generation"), claims,
 		claims == 1 ? "" : "s");
+	if (*text_of(dra, "identity"))
+		(void)printf("  identity: %s (%s); the node's name is from %s\n",
+			text_of(dra, "credentials"), text_of(dra, "identity"), node_source(dra));
 	if (*registration)
 		(void)printf("  registration: %s\n", registration);
 	if (*api)

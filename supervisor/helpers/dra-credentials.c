@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/sealed.h"
+#include "drivers/host/sysroot.h"
 
 #define FILE_MAX (1U << 20)
 
@@ -41,16 +42,17 @@ static const char *describe(int error)
 				   : strerror(-error);
 }
 
-/* The file's bytes (malloc'ed), with a NUL behind them. */
-static int read_file(const char *path, char **ret, size_t *ret_size)
+/* The file's bytes (malloc'ed), with a NUL behind them. The path is one below the root, which
+ * symbolic links do not leave. */
+static int read_file(const char *root, const char *path, char **ret, size_t *ret_size)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	_cleanup_close_ int fd = sysroot_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 	char *text;
 	int r;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)FILE_MAX)
@@ -85,8 +87,10 @@ static bool has_word(const char *text, const char *word)
 	return false;
 }
 
-static char *path_of(const char *kubeconfig, const char *word)
+/* The path of a file that is named in the kubeconfig file, below the identity's root. */
+static char *path_of(const struct dra_identity *identity, const char *word)
 {
+	const char *kubeconfig = identity->path + strlen(identity->root);
 	char *path;
 
 	if (word[0] == '/')
@@ -97,10 +101,28 @@ static char *path_of(const char *kubeconfig, const char *word)
 		: path;
 }
 
-static int open_named(
-	const char *kubeconfig, const char *word, char **text, size_t *size, struct error *error)
+static int read_kubeconfig(
+	const struct dra_identity *identity, char **ret, size_t *ret_size, struct error *error)
 {
-	_cleanup_free_ char *path = path_of(kubeconfig, word), *named = *text;
+	const char *root = identity->root;
+	int r;
+
+	if (identity->kind == DRA_IDENTITY_ACCOUNT) {
+		*ret = dra_identity_account_text();
+		if (!*ret)
+			return error_set(error, -ENOMEM, "out of memory");
+		*ret_size = strlen(*ret);
+		return 0;
+	}
+	r = read_file(root, identity->path + strlen(root), ret, ret_size);
+	return r < 0 ? error_set(error, r, "cannot read %s: %s", identity->path, describe(r)) : 0;
+}
+
+static int open_named(const struct dra_identity *identity, const char *word, char **text,
+	size_t *size, struct error *error)
+{
+	_cleanup_free_ char *path = path_of(identity, word), *named = *text;
+	const char *root = identity->root;
 	bool found = has_word(named, word);
 	int r;
 
@@ -109,22 +131,24 @@ static int open_named(
 	if (!path)
 		return error_set(error, -ENOMEM, "out of memory");
 	if (!found)
-		return error_set(error, -EPERM, "%s does not name %s", kubeconfig, path);
-	r = read_file(path, text, size);
-	return r < 0 ? error_set(error, r, "cannot read %s: %s", path, describe(r)) : 0;
+		return error_set(error, -EPERM, "%s does not name %s", identity->path, path);
+	r = read_file(root, path, text, size);
+	return r < 0 ? error_set(error, r, "cannot read %s%s: %s", root, path, describe(r)) : 0;
 }
 
-int dra_credentials_open(const char *kubeconfig, const char *word, struct error *error)
+int dra_credentials_open(const struct dra_identity *identity, const char *word, struct error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
 	int r;
 
-	r = read_file(kubeconfig, &text, &size);
+	if (identity->kind == DRA_IDENTITY_NONE)
+		return error_set(error, -ENOENT, "no identity is chosen");
+	r = read_kubeconfig(identity, &text, &size, error);
 	if (r < 0)
-		return error_set(error, r, "cannot read %s: %s", kubeconfig, describe(r));
+		return r;
 	if (*word)
-		r = open_named(kubeconfig, word, &text, &size, error);
+		r = open_named(identity, word, &text, &size, error);
 	if (r >= 0) {
 		r = sealed_new("credentials", text, size);
 		if (r < 0)

@@ -42,7 +42,8 @@ struct dra {
 	struct auxiliary *process;
 	struct dra_claims *claims;
 	char *settings; /* the settings that the process was sent; NULL: it is not wanted */
-	char *node, *kubeconfig, *registry_dir;
+	struct dra_identity identity;
+	char *registry_dir;
 	struct dra_registrant *driver; /* NULL: no configuration has named one */
 	uint64_t last_driver;
 	sd_event_source *resources_source, *linger_timer;
@@ -298,15 +299,32 @@ static bool handle_file_wanted(struct dra *dra, struct control_message *message)
 {
 	_cleanup_control_ struct control_message answer = CLUSTER_MESSAGE_INIT(CLUSTER_FILE);
 	struct error error = { 0 };
+	int r;
 
-	answer.fds[0] = dra_credentials_open(dra->kubeconfig, message->text, &error);
-	if (answer.fds[0] < 0) {
-		answer.fds[0] = -EBADF;
-		if (may_log_failure(dra, error.message))
-			log_error("no credentials for the API server: %s", error.message);
-	}
-	(void)snprintf(answer.text, sizeof(answer.text), "%s", message->text);
+	answer.number = message->number;
+	/* The kubeconfig file is the first one. */
+	r = *message->text ? 0 : dra_identity_choose(&dra->identity, &error);
+	if (r >= 0)
+		r = dra_credentials_open(&dra->identity, message->text, &error);
+	if (r >= 0)
+		answer.fds[0] = r;
+	(void)snprintf(
+		answer.text, sizeof(answer.text), "%s", r < 0 ? error.message : dra->identity.path);
 	(void)auxiliary_send(dra->process, &answer);
+	manager_changed(dra->manager);
+	return true;
+}
+
+static bool handle_node(struct dra *dra, struct control_message *message)
+{
+	if (dra_identity_set_certificate(&dra->identity, message->text)) {
+		if (may_log(dra))
+			log_notice(
+				"the node is %s, as in the client certificate", dra->identity.node);
+		/* A process serves one node. */
+		auxiliary_set_wanted(dra->process, false);
+		dra_configure(dra);
+	}
 	return true;
 }
 
@@ -363,6 +381,7 @@ static bool on_message(struct control_message *message, void *userdata)
 		[CLUSTER_HAPPENED] = handle_happened,
 		[CLUSTER_PUBLISHED] = handle_published,
 		[CLUSTER_FILE_WANTED] = handle_file_wanted,
+		[CLUSTER_NODE] = handle_node,
 		[CLUSTER_PREPARE] = handle_prepare,
 		[CLUSTER_UNPREPARE] = handle_unprepare,
 		[CLUSTER_SESSION_ENDED] = handle_session_ended,
@@ -454,21 +473,6 @@ static int replace(char **slot, const char *value)
 	return 0;
 }
 
-/* The name that the kubelet uses for the node without --hostname-override. */
-static void find_node(const struct dra_config *config, char *ret, size_t size)
-{
-	if (config->node) {
-		(void)snprintf(ret, size, "%s", config->node);
-		return;
-	}
-	if (gethostname(ret, size) < 0)
-		ret[0] = '\0';
-	ret[size - 1] = '\0';
-	for (char *p = ret; *p; p++)
-		if (*p >= 'A' && *p <= 'Z')
-			*p = (char)(*p - 'A' + 'a');
-}
-
 static json_t *list_resources(const struct manager *manager)
 {
 	json_t *names = json_array();
@@ -505,7 +509,6 @@ static int set_driver(struct dra *dra, const char *name)
 /* Returns 1 if the process has to be replaced. */
 static int take_names(struct dra *dra, const struct config *config)
 {
-	char node[256];
 	bool other;
 	int r;
 
@@ -513,13 +516,10 @@ static int take_names(struct dra *dra, const struct config *config)
 	 * that. */
 	if (!config->dra.driver)
 		return dra->driver ? 0 : -ENOENT;
-	find_node(&config->dra, node, sizeof(node));
-	other = !dra->driver || !streq(dra->node, node) ||
-		!streq(dra->kubeconfig, config->dra.kubeconfig) ||
+	r = dra_identity_configure(&dra->identity, config);
+	other = r > 0 || !dra->driver ||
 		!streq(dra->registry_dir, config->kubelet.plugins_registry_dir);
-	if (replace(&dra->node, node) < 0 ||
-		replace(&dra->kubeconfig, config->dra.kubeconfig) < 0 ||
-		replace(&dra->registry_dir, config->kubelet.plugins_registry_dir) < 0)
+	if (r < 0 || replace(&dra->registry_dir, config->kubelet.plugins_registry_dir) < 0)
 		return -ENOMEM;
 	r = set_driver(dra, config->dra.driver);
 	return r < 0 ? r : other || r > 0;
@@ -528,9 +528,10 @@ static int take_names(struct dra *dra, const struct config *config)
 static int make_settings(const struct dra *dra, json_t *resources, char **ret)
 {
 	const struct dra_registrant *driver = dra->driver;
-	json_auto_t *settings =
-		json_pack("{s:s, s:[{s:I, s:s, s:O}]}", "node", dra->node, "drivers", "number",
-			(json_int_t)driver->number, "name", driver->name, "resources", resources);
+	json_auto_t *settings = json_pack("{s:s, s:b, s:[{s:I, s:s, s:O}]}", "node",
+		dra->identity.node, "node_settled", !dra_identity_wants_certificate(&dra->identity),
+		"drivers", "number", (json_int_t)driver->number, "name", driver->name, "resources",
+		resources);
 
 	*ret = settings ? json_dumps(settings, JSON_COMPACT) : NULL;
 	return *ret ? 0 : -ENOMEM;
@@ -620,12 +621,16 @@ json_t *dra_describe(const struct dra *dra)
 	if (!dra || !dra->settings)
 		return NULL;
 	driver = dra->driver;
-	return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:s, s:s, s:o}", "driver",
-		driver->name, "node", dra->node, "pid", (int)auxiliary_pid(dra->process),
-		"registered", (int)driver->registered, "generation", (json_int_t)driver->generation,
-		"slices", (json_int_t)driver->slices, "claims",
-		(json_int_t)dra_claims_count(dra->claims), "registration_failure", driver->failure,
-		"api_failure", driver->api_failure, "lacks", describe_lacks(driver->lacks));
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:s, s:s, s:o}",
+		"driver", driver->name, "node", dra->identity.node, "node_source",
+		dra_identity_node_source(&dra->identity), "identity",
+		dra_identity_word(&dra->identity), "credentials",
+		dra->identity.kind ? dra->identity.path : "", "pid",
+		(int)auxiliary_pid(dra->process), "registered", (int)driver->registered,
+		"generation", (json_int_t)driver->generation, "slices", (json_int_t)driver->slices,
+		"claims", (json_int_t)dra_claims_count(dra->claims), "registration_failure",
+		driver->failure, "api_failure", driver->api_failure, "lacks",
+		describe_lacks(driver->lacks));
 }
 
 static int on_linger(sd_event_source *source, uint64_t usec, void *userdata)
@@ -691,8 +696,7 @@ struct dra *dra_free(struct dra *dra)
 	sd_event_source_disable_unref(dra->resources_source);
 	sd_event_source_disable_unref(dra->linger_timer);
 	free(dra->settings);
-	free(dra->node);
-	free(dra->kubeconfig);
+	dra_identity_done(&dra->identity);
 	free(dra->registry_dir);
 	free(dra);
 	return NULL;

@@ -786,6 +786,7 @@ static bool is_given_file(const char *path)
 	struct control_message question = CLUSTER_MESSAGE_INIT(CLUSTER_FILE_WANTED);
 	_cleanup_control_ struct control_message answer = CLUSTER_MESSAGE_INIT(0);
 
+	question.number = 1;
 	(void)snprintf(question.text, sizeof(question.text), "%s", path);
 	return !ask(&question, CLUSTER_FILE, &answer) || answer.fds[0] >= 0;
 }

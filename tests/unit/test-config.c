@@ -227,9 +227,6 @@ static void test_dump_of_nothing(void **state)
 		"\tinterval = 15;\n"
 		"\tpods = false;\n"
 		"};\n"
-		"dra = {\n"
-		"\tkubeconfig = \"/etc/kubernetes/kubelet.conf\";\n"
-		"};\n"
 		"resources = ( );\n");
 	again = load(text);
 	assert_int_equal(again->n_resources, 0);

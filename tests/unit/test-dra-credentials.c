@@ -14,7 +14,6 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
-#include "common/utf8.h"
 #include "dra/dra-credentials-store.h"
 #include "supervisor/helpers/dra-credentials.h"
 
@@ -45,12 +44,14 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The file of that name in the kubeconfig file ("": itself). NULL: it cannot be read. */
-static bool answer(const char *name, const char *text)
+/* The file that is waited for. NULL: it cannot be read. */
+static bool answer(const char *text)
 {
 	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_FILE);
 
-	(void)snprintf(message.text, sizeof(message.text), "%s", name);
+	message.number = credentials.request;
+	(void)snprintf(message.text, sizeof(message.text), "%s",
+		text ? "/etc/kubeconfig" : "cannot read /etc/token: too secret");
 	if (text) {
 		message.fds[0] = sealed_new("file", text, strlen(text));
 		assert_true(message.fds[0] >= 0);
@@ -72,8 +73,8 @@ static void assert_in_use(const char *server, const char *token)
 static void load_first(void)
 {
 	dra_credentials_load(&credentials);
-	assert_false(answer("", KUBECONFIG("old", "tokenFile: file")));
-	assert_true(answer("file", "old-token\n"));
+	assert_false(answer(KUBECONFIG("old", "tokenFile: file")));
+	assert_true(answer("old-token\n"));
 	assert_in_use("https://old", "old-token");
 	assert_string_equal(credentials.failure, "");
 }
@@ -91,17 +92,16 @@ static void test_rewritten_kubeconfig(void **state)
 		part[length] = '\0';
 		dra_credentials_load(&credentials);
 		/* The name of the other file may not be complete. */
-		if (!answer("", part))
-			assert_true(answer("f", NULL) || answer("fi", NULL) ||
-				answer("fil", NULL) || answer("file", NULL));
+		if (!answer(part))
+			assert_true(answer(NULL));
 		assert_in_use("https://old", "old-token");
 		assert_true(credentials.failure[0] != '\0');
 		assert_false(credentials.loading);
 	}
 	dra_credentials_load(&credentials);
-	assert_false(answer("", text));
+	assert_false(answer(text));
 	assert_in_use("https://old", "old-token");
-	assert_true(answer("file", "new-token"));
+	assert_true(answer("new-token"));
 	assert_in_use("https://new", "new-token");
 	assert_string_equal(credentials.failure, "");
 }
@@ -111,36 +111,36 @@ static void test_file_that_cannot_be_read(void **state)
 {
 	load_first();
 	dra_credentials_load(&credentials);
-	assert_false(answer("", KUBECONFIG("new", "tokenFile: file")));
-	assert_true(answer("file", NULL));
+	assert_false(answer(KUBECONFIG("new", "tokenFile: file")));
+	assert_true(answer(NULL));
 	assert_in_use("https://old", "old-token");
-	assert_non_null(strstr(credentials.failure, "file cannot be read"));
+	assert_non_null(strstr(credentials.failure, "cannot read /etc/token: too secret"));
 	dra_credentials_load(&credentials);
-	assert_true(answer("", NULL));
+	assert_true(answer(NULL));
 	assert_in_use("https://old", "old-token");
 }
 
 static void test_nothing_in_use(void **state)
 {
 	dra_credentials_load(&credentials);
-	assert_true(answer("", "a: ["));
+	assert_true(answer("a: ["));
 	assert_int_equal(credentials.loaded_at, 0);
-	assert_non_null(strstr(credentials.failure, "it cannot be read as YAML"));
+	assert_non_null(strstr(credentials.failure, "/etc/kubeconfig: it cannot be read as YAML"));
 }
 
-/* The kubelet takes no answer with half of a character. */
-static void test_failure_is_text(void **state)
+/* An answer that came too late, for another file than the one that is waited for. */
+static void test_late_answer(void **state)
 {
-	char name[256] = "x", file[512];
+	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_FILE);
 
-	for (size_t i = 0; i < 100; i++)
-		(void)strcat(name, "\xc3\xa9");
-	(void)snprintf(file, sizeof(file), KUBECONFIG("old", "tokenFile: %s"), name);
+	load_first();
 	dra_credentials_load(&credentials);
-	assert_false(answer("", file));
-	assert_true(answer(name, NULL));
-	assert_non_null(strstr(credentials.failure, "cannot be read"));
-	assert_true(utf8_is_valid(credentials.failure));
+	message.number = credentials.request - 1;
+	assert_false(dra_credentials_take(&credentials, &message));
+	assert_true(credentials.loading);
+	assert_false(answer(KUBECONFIG("new", "tokenFile: file")));
+	assert_true(answer("new-token"));
+	assert_in_use("https://new", "new-token");
 }
 
 /* Files of /sys are shorter than they claim to be, and some cannot be read although they can be
@@ -150,11 +150,14 @@ static void test_half_a_file(void **state)
 	static const char *const paths[] = { "/sys/class/net/lo/mtu", "/sys/class/net/lo/speed" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		struct dra_identity identity = { .kind = DRA_IDENTITY_KUBECONFIG,
+			.path = (char *)(uintptr_t)paths[i],
+			.root = "" };
 		struct error error = { 0 };
 
 		if (access(paths[i], R_OK) < 0)
 			skip();
-		assert_true(dra_credentials_open(paths[i], "", &error) < 0);
+		assert_true(dra_credentials_open(&identity, "", &error) < 0);
 		assert_non_null(strstr(error.message, paths[i]));
 	}
 }
@@ -165,7 +168,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_rewritten_kubeconfig, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_file_that_cannot_be_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_in_use, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_failure_is_text, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_late_answer, setup, teardown),
 		cmocka_unit_test(test_half_a_file),
 	};
 

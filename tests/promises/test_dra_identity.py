@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As whom devplugd asks the API server, and as which node: what is configured, a pod's ServiceAccount, the host's kubelet."""
+import base64
+import json
+import os
+import unittest
+
+from api_server import write_kubeconfig
+from devplug_apiserver import resources
+from dra_node import DRIVER, DraTest
+from node import until
+
+# As in a container with a ServiceAccount.
+POD = """set -e
+mount -t tmpfs none /run
+mkdir -p /run/secrets/kubernetes.io
+ln -s "$1" /run/secrets/kubernetes.io/serviceaccount
+shift
+exec "$@"
+"""
+SECRET = "/api/v1/namespaces/kube-system/secrets/devplugd"
+
+
+class DraIdentity(DraTest):
+    def setUp(self):
+        super().setUp()
+        self.serve_api()
+        self.host = self.node.path("host")
+        self.kubelet_file = os.path.join(self.host, "var/lib/rancher/k3s/agent/kubelet.kubeconfig")
+        os.makedirs(os.path.dirname(self.kubelet_file))
+
+    def configure(self, dra="", resource=None):
+        self.node.configure(resource or self.resource("gpu"), kubelet=f'plugins_registry_dir = "{self.registry}";',
+                            text=f'cdi_dir = "{self.cdi}"; host_root = "{self.host}"; dra = {{ driver = "{DRIVER}"; {dra} }};')
+
+    def start(self):
+        self.node.start()
+        self.register()
+
+    def run_in_pod(self, **environment):
+        """With the ServiceAccount of the objects that devplugctl prints."""
+        for found in json.loads(self.ctl("dra", "credentials").stdout)["items"]:
+            resource = resources.find_kind(found["apiVersion"], found["kind"])
+            path = resources.collection_path(resource, found["metadata"].get("namespace"))
+            self.assertEqual(self.api.ask("POST", path, found).code, 201)
+        self.account = self.node.path("account")
+        os.makedirs(self.account, exist_ok=True)
+        for name, value in self.api.ask("GET", SECRET).body["data"].items():
+            self.write_account(name, base64.b64decode(value).decode())
+        self.node.prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c", POD, "pod", self.account]
+        self.node.environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.api.port), **environment}
+
+    def write_account(self, name, text):
+        path = os.path.join(self.account, name)
+        with open(path + ".new", "w") as file:
+            file.write(text)
+        os.rename(path + ".new", path)
+
+    def await_identity(self, word, credentials, source, node="node-a"):
+        def shown():
+            dra = self.dra() or {}
+            return [dra.get(name) for name in ("identity", "credentials", "node_source", "node")] == [word, credentials, source, node]
+
+        until(shown, f"the identity {word}; it is {self.dra()}")
+
+    def test_service_account(self):
+        """A token that Kubernetes replaces is read again."""
+        self.configure()
+        self.run_in_pod(NODE_NAME="node-a")
+        self.start()
+        self.await_pool(lambda pool: len(pool) == 3)
+        directory = "/var/run/secrets/kubernetes.io/serviceaccount"
+        self.await_identity("ServiceAccount", directory, "NODE_NAME")
+        self.assertIn(f"  identity: {directory} (ServiceAccount); the node's name is from NODE_NAME\n", self.ctl("status").stdout)
+        user, = [user for user in self.api.tokens.values() if user.name.startswith("system:serviceaccount:kube-system:")]
+        self.api.tokens = {"newer-token": user}
+        self.write_account("token", "newer-token")
+        self.api.change("DELETED", next(iter(self.api.slices)))
+        self.await_pool(lambda pool: len(pool) == 3)
+        os.unlink(os.path.join(self.account, "ca.crt"))
+        self.node.daemon.kill()
+        self.node.daemon.wait()
+        self.node.start()
+        until(lambda: f"cannot read {directory}/ca.crt: No such file or directory" in (self.dra() or {}).get("api_failure", ""),
+              "the missing file to be named")
+
+    def test_order(self):
+        """What is configured is before the pod's account, and that before the kubelet, whose file may come later."""
+        self.configure()
+        self.run_in_pod(NODE_NAME="node-a")
+        self.api.kubeconfig(self.kubelet_file, inline=True)
+        self.start()
+        self.await_identity("ServiceAccount", "/var/run/secrets/kubernetes.io/serviceaccount", "NODE_NAME")
+        self.configure(f'kubeconfig = "{self.kubeconfig}"; node = "node-a";')
+        self.node.reload()
+        self.await_identity("dra.kubeconfig", self.kubeconfig, "dra.node")
+        self.node.stop()
+        # A pod without a token has the address only.
+        os.unlink(os.path.join(self.account, "token"))
+        self.configure()
+        self.node.start()
+        self.await_identity("kubelet", self.kubelet_file, "NODE_NAME")
+
+    def test_kubelet(self):
+        """Before the kubelet has joined the cluster, it has no kubeconfig. Its certificate names the node."""
+        self.configure()
+        self.start()
+        until(lambda: "no kubeconfig file of a kubelet is in a place that it knows" in (self.dra() or {}).get("api_failure", ""),
+              "the reason")
+        self.assertEqual(self.dra()["identity"], "")
+        self.api.kubeconfig(self.kubelet_file, inline=True)
+        self.await_identity("kubelet", self.kubelet_file, "certificate")
+        self.register_again()
+        self.await_pool(lambda pool: len(pool) == 3)
+        self.assertIn("the node is node-a, as in the client certificate", self.node.output())
+        until(lambda: self.dra()["slices"] == 1, "the slice")
+        self.assertIn(f"  identity: {self.kubelet_file} (kubelet); the node's name is from the client certificate\n",
+                      self.ctl("explain", "vendor.example/gpu").stdout)
+        # No request was made for a node of another name.
+        with self.api.lock:
+            self.assertEqual([one for one in self.api.requests if "/nodes/" in one[1] and not one[1].endswith("/nodes/node-a")], [])
+
+    def test_program_for_credentials(self):
+        """A user by "exec" is refused with the way to another identity."""
+        self.configure()
+        write_kubeconfig(self.kubelet_file, self.api.url(), self.api.authority, token="x")
+        with open(self.kubelet_file) as file:
+            text = file.read()
+        with open(self.kubelet_file, "w") as file:
+            file.write(text.replace("token: x", "exec: { command: aws }"))
+        self.start()
+        failure = until(lambda: (self.dra() or {}).get("api_failure"), "the failure")
+        self.assertIn(f"no credentials: {self.kubelet_file}: ", failure)
+        self.assertIn('"devplugctl dra credentials"', failure)
+        self.assertIn("dra.kubeconfig", failure)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -96,6 +96,8 @@ def installed_enabled_and_waiting(machine, packages):
     machine.do("systemctl", "restart", "devplugd")
     check("AF_INET" in machine.property("RestrictAddressFamilies").split(), "devplugd-cluster may not open network sockets")
     check("network-online.target" in machine.property("After").split(), "devplugd-cluster may see another name of the host")
+    hidden = machine.property("InaccessiblePaths")
+    check("/var/lib/kubelet/pods" in hidden and "/var/lib/kubelet/pki" not in hidden, "the kubelet's credentials are hidden")
     check(machine.property("ActiveState") == "active", "it is not active after installation")
     check(machine.property("UnitFileState") == "enabled", "it is not enabled after installation")
     check(machine.property("StatusText"), "it has no status text")

@@ -37,6 +37,8 @@ static const struct argument arguments[] = {
 	{ "timeout", "SECONDS", 0, ARGUMENT_TIMEOUT, MEMBER(timeout),
 		"The time limit, 300 by default" },
 	{ "list", NULL, 0, ARGUMENT_LIST, MEMBER(list), "List the cordons" },
+	{ "containers", NULL, 0, ARGUMENT_CONTAINERS, MEMBER(containers),
+		"Check what running containers can open" },
 	{ "force", NULL, 0, ARGUMENT_FORCE, MEMBER(force),
 		"Cordon a device that does not exist, resume one without a test" },
 };

@@ -20,6 +20,7 @@ enum {
 	ARGUMENT_TIMEOUT = 1 << 6,
 	ARGUMENT_LIST = 1 << 7,
 	ARGUMENT_FORCE = 1 << 8,
+	ARGUMENT_CONTAINERS = 1 << 9,
 };
 
 /* A command either shows the daemon's state or runs. */

@@ -31,8 +31,9 @@ const struct command commands[] = {
 	{ "check", "[RESOURCE]", "Print one line for monitoring: problem or not",
 		"For node-problem-detector. A cordoned device is not a problem, nor is a kubelet\n"
 		"that does not run. Exits with status 0 (no problem), 1 (a problem) or 2 (not\n"
-		"known).",
-		NULL, command_check, ARGUMENT_JSON, 0, 1, NULL },
+		"known). With --containers, prints each device that a running container has lost:\n"
+		"the kubelet has assigned it, and the container cannot open it. That needs root.",
+		NULL, command_check, ARGUMENT_JSON | ARGUMENT_CONTAINERS, 0, 1, NULL },
 	{ "presets", "[PRESET]", "List the presets, or print one", NULL, NULL, command_presets,
 		ARGUMENT_JSON, 0, 1, NULL },
 	{ "discover", "[PRESET]", "Scan this host with the presets, print a configuration", NULL,

@@ -4,6 +4,9 @@
  * exit status for its custom plugins, 0 no problem, 1 a problem, 2 not known. Its default limit for
  * the line is 80 characters, so the worst comes first.
  */
+#include "configuration/config.h"
+#include "configuration/last-accepted.h"
+#include "supervisor/ctl/check-containers.h"
 #include "supervisor/ctl/verb.h"
 
 #define EXIT_PROBLEM 1
@@ -162,7 +165,7 @@ static int report_json(const struct findings *findings, int status)
 	return status;
 }
 
-int command_check(const struct command_line *line)
+static int check_state(const struct command_line *line)
 {
 	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
 	struct findings findings = { 0 };
@@ -189,4 +192,88 @@ int command_check(const struct command_line *line)
 		return report_json(
 			&findings, count_problems(&findings) > 0 ? EXIT_PROBLEM : EXIT_SUCCESS);
 	return report(&findings);
+}
+
+/* --- of containers --- */
+
+static int load(const struct command_line *line, struct config **ret, struct error *error)
+{
+	_cleanup_(daemon_state_done) struct daemon_state daemon = { 0 };
+	_cleanup_report_ struct report report = { 0 };
+	const char *file;
+	int r;
+
+	r = daemon_state_read(line->config_file, line->runtime_dir, &daemon, error);
+	if (r < 0)
+		return r;
+	file = command_line_config_file(line, &daemon);
+	r = config_load(file, &report, ret);
+	if (r >= 0)
+		return 0;
+	return error_set(
+		error, r, "%s: %s", file, report.count > 0 ? report.entries[0].text : strerror(-r));
+}
+
+static void print_problem(const json_t *problem)
+{
+	const char *resource = text_of(problem, "resource");
+
+	if (*text_of(problem, "pod"))
+		(void)printf("%s/%s", text_of(problem, "namespace"), text_of(problem, "pod"));
+	else
+		(void)printf("pod %s", text_of(problem, "pod_uid"));
+	(void)printf(", container %s: %s%s%s: %s\n", text_of(problem, "container"),
+		text_of(problem, "path"), *resource ? " of " : "", resource,
+		text_of(problem, "problem"));
+}
+
+static int report_containers(
+	const struct command_line *line, json_t *problems, size_t n_containers, const char *unknown)
+{
+	int status = unknown                    ? EXIT_UNKNOWN
+		: json_array_size(problems) > 0 ? EXIT_PROBLEM
+						: EXIT_SUCCESS;
+	json_t *problem;
+	size_t i;
+
+	if (line->json) {
+		json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:O}", "version",
+			DOCUMENT_VERSION, "status", status, "unknown", unknown ?: "", "containers",
+			(json_int_t)n_containers, "problems", problems);
+
+		if (!root || json_dumpf(root, stdout, JSON_INDENT(2)) < 0)
+			return EXIT_UNKNOWN;
+		(void)puts("");
+		return status;
+	}
+	json_array_foreach(problems, i, problem) print_problem(problem);
+	if (unknown)
+		(void)puts(unknown);
+	else if (status == EXIT_SUCCESS)
+		(void)printf("%zu container%s with devices: no problem\n", n_containers,
+			n_containers == 1 ? "" : "s");
+	return status;
+}
+
+static int check_all_containers(const struct command_line *line)
+{
+	_cleanup_config_ struct config *config = NULL;
+	json_auto_t *problems = NULL;
+	struct error error = { 0 };
+	size_t n_containers = 0;
+	int r;
+
+	r = load(line, &config, &error);
+	if (r >= 0)
+		r = check_containers(config, line->subject, &problems, &n_containers, &error);
+	if (!problems)
+		problems = json_array();
+	return report_containers(line, problems, n_containers, r < 0 ? error.message : NULL);
+}
+
+int command_check(const struct command_line *line)
+{
+	if (line->containers)
+		return check_all_containers(line);
+	return check_state(line);
 }

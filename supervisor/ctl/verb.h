@@ -29,6 +29,7 @@ struct command_line {
 	bool json;
 	bool allocate; /* programs of Allocate are run */
 	bool follow, list, force;
+	bool containers; /* what they can open is checked */
 };
 
 /* Lists the presets, or prints the file of one. */

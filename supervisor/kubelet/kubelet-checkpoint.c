@@ -183,17 +183,12 @@ static int make_rows(
 	return 0;
 }
 
-int kubelet_checkpoint_read(
-	const char *directory, struct kubelet_checkpoint **ret, struct error *error)
+int kubelet_checkpoint_read_entries(const char *directory, json_t **ret, struct error *error)
 {
-	_cleanup_kubelet_checkpoint_ struct kubelet_checkpoint *checkpoint =
-		calloc(1, sizeof(*checkpoint));
 	json_auto_t *document = NULL;
 	json_t *data, *entries;
 	int r;
 
-	if (!checkpoint)
-		return error_set(error, -ENOMEM, "out of memory");
 	r = load(directory, &document, error);
 	if (r < 0)
 		return r;
@@ -203,8 +198,22 @@ int kubelet_checkpoint_read(
 		(!json_is_object(json_object_get(data, "RegisteredDevices")) &&
 			!json_is_null(json_object_get(data, "RegisteredDevices"))))
 		return refuse(directory, error);
-	checkpoint->entries = json_incref(entries);
-	r = make_rows(checkpoint, directory, error);
+	*ret = json_incref(entries);
+	return 0;
+}
+
+int kubelet_checkpoint_read(
+	const char *directory, struct kubelet_checkpoint **ret, struct error *error)
+{
+	_cleanup_kubelet_checkpoint_ struct kubelet_checkpoint *checkpoint =
+		calloc(1, sizeof(*checkpoint));
+	int r;
+
+	if (!checkpoint)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = kubelet_checkpoint_read_entries(directory, &checkpoint->entries, error);
+	if (r >= 0)
+		r = make_rows(checkpoint, directory, error);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(checkpoint);

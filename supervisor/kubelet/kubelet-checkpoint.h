@@ -39,6 +39,11 @@ struct kubelet_checkpoint {
 int kubelet_checkpoint_read(
 	const char *directory, struct kubelet_checkpoint **ret, struct error *error);
 
+/* Reads the entries of the file as they are: objects with PodUID, ContainerName, ResourceName,
+ * DeviceIDs, and AllocResp if there is one. Returns as above; the entries themselves are not
+ * checked. */
+int kubelet_checkpoint_read_entries(const char *directory, json_t **ret, struct error *error);
+
 struct kubelet_checkpoint *kubelet_checkpoint_free(struct kubelet_checkpoint *checkpoint);
 DEFINE_CLEANUP(struct kubelet_checkpoint *, kubelet_checkpoint_free)
 #define _cleanup_kubelet_checkpoint_ _cleanup_(kubelet_checkpoint_freep)

@@ -17,7 +17,9 @@
 #define FIELD_ANNOTATIONS     4
 #define FIELD_CDI_DEVICES     5
 #define FIELD_CDI_NAME        1
+#define FIELD_CONTAINER_PATH  1
 #define FIELD_HOST_PATH       2
+#define FIELD_PERMISSIONS     3
 #define FIELD_KEY             1
 #define FIELD_VALUE           2
 #define TYPE_LENGTH_DELIMITED 2
@@ -87,6 +89,9 @@ static int add_kind(struct bytes device, const struct stored_answer *answer)
 
 	if (!equals)
 		return 0;
+	if (answer->names && is_text(name) && answer->names->count < STORED_NODES_MAX &&
+		strings_add(answer->names, (const char *)name.data, name.size) < 0)
+		return -ENOMEM;
 	kind = strndup((const char *)name.data, (size_t)(equals - name.data));
 	if (!kind)
 		return -ENOMEM;
@@ -95,16 +100,34 @@ static int add_kind(struct bytes device, const struct stored_answer *answer)
 		: strings_add(answer->kinds, kind, strlen(kind));
 }
 
+static int add_target(struct bytes device, struct bytes host, const struct stored_answer *answer)
+{
+	struct bytes path = find_field(device, FIELD_CONTAINER_PATH);
+	struct bytes permissions = find_field(device, FIELD_PERMISSIONS);
+	_cleanup_free_ char *text = NULL;
+
+	if (!is_text(path) || path.size >= PATH_MAX)
+		path = host;
+	if (!is_text(permissions) || permissions.size > strlen("rwm"))
+		permissions = (struct bytes){ 0 };
+	if (format_text(&text, "%.*s %.*s", (int)permissions.size, (const char *)permissions.data,
+		    (int)path.size, (const char *)path.data) < 0)
+		return -ENOMEM;
+	return strings_add(answer->targets, text, strlen(text));
+}
+
 static int add_node(struct bytes device, const struct stored_answer *answer)
 {
 	struct bytes path = find_field(device, FIELD_HOST_PATH);
 	const size_t length = strlen(DEVICE_DIRECTORY);
+	int r;
 
 	if (!is_text(path) || path.size >= PATH_MAX || path.size <= length ||
 		memcmp(path.data, DEVICE_DIRECTORY, length) != 0 ||
 		answer->parts->nodes.count > STORED_NODES_MAX)
 		return 0;
-	return strings_add(&answer->parts->nodes, (const char *)path.data, path.size);
+	r = answer->targets ? add_target(device, path, answer) : 0;
+	return r < 0 ? r : strings_add(&answer->parts->nodes, (const char *)path.data, path.size);
 }
 
 static int add_value(struct bytes pair, const struct stored_answer *answer)
@@ -145,7 +168,10 @@ int stored_answer_read(const char *text, const struct stored_answer *ret)
 	while (r >= 0 && next_field(&message, &number, &value))
 		if (number < ARRAY_SIZE(add) && add[number])
 			r = add[number](value, ret);
-	if (ret->parts->nodes.count > STORED_NODES_MAX)
+	if (ret->parts->nodes.count > STORED_NODES_MAX) {
 		strings_done(&ret->parts->nodes);
+		if (ret->targets)
+			strings_done(ret->targets);
+	}
 	return MIN_OF(r, 0);
 }

@@ -19,6 +19,9 @@
 struct stored_answer {
 	struct strings *kinds;       /* the kinds of its CDI devices */
 	struct booked_answer *parts; /* its device nodes, variables and annotations */
+	struct strings *names;       /* its CDI devices; NULL: not wanted */
+	/* For each of the nodes, "PERMISSIONS PATH" in the container; NULL: not wanted. */
+	struct strings *targets;
 };
 
 /* Reads an answer. One that cannot be read is empty, one that is cut off ends there: the kubelet

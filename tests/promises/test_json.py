@@ -123,6 +123,10 @@ class Json(ToolTest):
             self.assertIn(kind, wanted["status, devices, explain"][path].split(" or "), path)
         self.compare("events", self.ctl("events", "--json"))
         self.compare("check", self.ctl("check", "--json"))
+        # test_lost_devices.py covers problems.
+        self.compare("check --containers", self.ctl("check", "--containers", "--json"),
+                     elsewhere=[f"problems[].{member}" for member in ("namespace", "pod", "pod_uid", "container", "resource",
+                                                                      "path", "problem")])
         self.compare("cordon --list", self.ctl("cordon", "--list", "--json"))
         shown = dict(flatten(json.loads(self.ctl("preview", "vendor.example/zero", "--json").stdout)))
         self.assertEqual(set(wanted["preview"]) - set(shown) - {"notes[]", "devices[].numa[]"}, set())

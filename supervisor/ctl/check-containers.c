@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides whether running containers still have the devices that the kubelet has assigned to them
+ * (devplugctl check --containers). A reload of systemd can take them away: it writes the rules of
+ * cgroups again, without those that a runtime, or NVIDIA's legacy hook, has added itself. What is
+ * compared: the answers to Allocate in the kubelet's checkpoint, of any device plugin, with what
+ * the kernel lets a process of the container open.
+ */
+#include "supervisor/ctl/check-containers.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/json-read.h"
+#include "common/text.h"
+#include "configuration/config.h"
+#include "drivers/host/cdi-lookup.h"
+#include "drivers/host/sysroot.h"
+#include "supervisor/ctl/container-access.h"
+#include "supervisor/ctl/container-list.h"
+#include "supervisor/ctl/members.h"
+#include "supervisor/kubelet/kubelet-checkpoint.h"
+#include "supervisor/kubelet/pod-logs.h"
+#include "supervisor/kubelet/stored-answer.h"
+
+/* Denied nodes of one container that are reported, in case it makes more itself. */
+#define DENIED_MAX 16
+
+struct container_check {
+	const char *root;     /* of the host's files, "" for / */
+	const char *resource; /* the only one that is checked; NULL: all */
+	struct cdi_files cdi;
+	json_t *pods; /* by UID, see pod_logs_read() */
+	json_t *problems;
+	size_t n_containers;
+};
+
+/* The nodes that one container should have; `resources` and `nodes` have the same order. */
+struct expected {
+	struct container_check *check;
+	const struct running_container *container;
+	struct container_node *nodes;
+	struct strings paths, resources;
+	struct strings denied; /* other nodes in the container */
+	size_t n_nodes;
+};
+
+static void expected_done(struct expected *expected)
+{
+	free(expected->nodes);
+	strings_done(&expected->paths);
+	strings_done(&expected->resources);
+	strings_done(&expected->denied);
+}
+
+/* --- what a container should have --- */
+
+static int expect_node(struct expected *expected, const char *resource, const char *host,
+	const char *path, const char *permissions)
+{
+	struct container_node node = {
+		.read = strchr(permissions, 'r'),
+		.write = strchr(permissions, 'w'),
+	};
+	struct stat st;
+	int r;
+
+	if (strings_contain(&expected->paths, path) || expected->n_nodes == CONTAINER_NODES_MAX)
+		return 0;
+	if (sysroot_stat(expected->check->root, host, &st) >= 0 &&
+		(S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))) {
+		node.rdev = st.st_rdev;
+		node.block = S_ISBLK(st.st_mode);
+	}
+	r = strings_add(&expected->paths, path, strlen(path));
+	if (r >= 0)
+		r = strings_add(&expected->resources, resource, strlen(resource));
+	if (r >= 0)
+		r = array_reserve((void **)&expected->nodes, expected->n_nodes, sizeof(node));
+	if (r < 0)
+		return r;
+	expected->nodes[expected->n_nodes++] = node;
+	return 0;
+}
+
+/* The nodes of an object of a CDI file: a device, or the whole document. */
+static int expect_edits(struct expected *expected, const char *resource, const json_t *object)
+{
+	const json_t *nodes =
+		json_object_get(json_object_get(object, "containerEdits"), "deviceNodes");
+	const json_t *node;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(nodes, i, node)
+	{
+		const char *path = text_of(node, "path"), *host = text_of(node, "hostPath");
+		const char *permissions = text_of(node, "permissions");
+
+		if (*path == '/' && r >= 0)
+			r = expect_node(expected, resource, *host ? host : path, path,
+				*permissions ? permissions : "rwm");
+	}
+	return r;
+}
+
+static int expect_cdi(struct expected *expected, const char *resource, const char *full_name)
+{
+	const char *equals = strchr(full_name, '=');
+	_cleanup_free_ char *kind = strndup(full_name, (size_t)(equals - full_name));
+	struct cdi_definition definition;
+	int r;
+
+	if (!kind)
+		return -ENOMEM;
+	cdi_files_find(&expected->check->cdi, kind, equals + 1, &definition);
+	if (definition.status != CDI_DEFINED)
+		return 0;
+	r = expect_edits(expected, resource, definition.device);
+	return r < 0 ? r : expect_edits(expected, resource, definition.file->document);
+}
+
+/* Adds what an entry of the checkpoint gives the container. */
+static int expect_entry(struct expected *expected, const json_t *entry)
+{
+	_cleanup_strings_ struct strings kinds = { 0 }, names = { 0 }, targets = { 0 };
+	struct booked_answer parts = { 0 };
+	const struct stored_answer answer = {
+		.kinds = &kinds,
+		.parts = &parts,
+		.names = &names,
+		.targets = &targets,
+	};
+	const char *resource = text_of(entry, "ResourceName");
+	int r = stored_answer_read(text_of(entry, "AllocResp"), &answer);
+
+	for (size_t i = 0; i < parts.nodes.count && r >= 0; i++) {
+		char *permissions = targets.items[i], *path = strchr(permissions, ' ');
+
+		*path++ = '\0';
+		r = expect_node(expected, resource, parts.nodes.items[i], path, permissions);
+	}
+	for (size_t i = 0; i < names.count && r >= 0; i++)
+		r = expect_cdi(expected, resource, names.items[i]);
+	booked_answer_done(&parts);
+	return r;
+}
+
+/* --- what it has --- */
+
+static void add_problem(
+	struct expected *expected, const char *resource, const char *path, const char *problem)
+{
+	const char *uid = expected->container->pod_uid;
+	const json_t *pod = json_object_get(expected->check->pods, uid);
+
+	(void)json_array_append_new(expected->check->problems,
+		json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:s}", "namespace",
+			text_of(pod, "namespace"), "pod", text_of(pod, "pod"), "pod_uid",
+			clean_text(uid), "container", clean_text(expected->container->name),
+			"resource", clean_text(resource), "path", clean_text(path), "problem",
+			problem));
+}
+
+static void on_denied(const char *path, void *userdata)
+{
+	struct expected *expected = userdata;
+
+	if (!strings_contain(&expected->paths, path) && expected->denied.count < DENIED_MAX)
+		(void)strings_add(&expected->denied, path, strlen(path));
+}
+
+#define DENIED "the container's cgroup does not allow it"
+
+static const char *describe(int result)
+{
+	switch (result) {
+	case -ENOENT:
+		return "it is missing in the container";
+	case -EPERM:
+		return DENIED;
+	case -ENXIO:
+		return "it is not the host's device of that name";
+	default:
+		return strerror(-result);
+	}
+}
+
+static void add_problems(struct expected *expected)
+{
+	for (size_t i = 0; i < expected->n_nodes; i++)
+		if (expected->nodes[i].result < 0)
+			add_problem(expected, expected->resources.items[i],
+				expected->paths.items[i], describe(expected->nodes[i].result));
+	for (size_t i = 0; i < expected->denied.count; i++)
+		add_problem(expected, "", expected->denied.items[i], DENIED);
+}
+
+static int check_nodes(struct expected *expected, struct error *error)
+{
+	int r;
+
+	for (size_t i = 0; i < expected->n_nodes; i++)
+		expected->nodes[i].path = expected->paths.items[i];
+	r = container_access(expected->container->pid, expected->nodes, expected->n_nodes,
+		on_denied, expected, error);
+	if (r >= 0)
+		add_problems(expected);
+	return r == -ESRCH ? 0 : r;
+}
+
+static int check_container(struct container_check *check, const struct running_container *container,
+	const json_t *entries, struct error *error)
+{
+	_cleanup_(expected_done) struct expected expected = { .check = check,
+		.container = container };
+	const json_t *entry;
+	bool has_devices = false;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(entries, i, entry)
+	{
+		if (!streq(text_of(entry, "PodUID"), container->pod_uid) ||
+			!streq(text_of(entry, "ContainerName"), container->name) ||
+			(check->resource &&
+				!streq(text_of(entry, "ResourceName"), check->resource)))
+			continue;
+		has_devices = true;
+		r = expect_entry(&expected, entry);
+		if (r < 0)
+			return error_set(error, r, "out of memory");
+	}
+	if (!has_devices)
+		return 0;
+	check->n_containers++;
+	return check_nodes(&expected, error);
+}
+
+/* --- all of them --- */
+
+static int check_all(
+	struct container_check *check, const struct config *config, struct error *error)
+{
+	struct container_list containers = { 0 };
+	json_auto_t *entries = NULL;
+	int r;
+
+	r = kubelet_checkpoint_read_entries(config->kubelet.device_plugin_dir, &entries, error);
+	if (r < 0)
+		return r;
+	r = container_list_read("/proc", &containers);
+	if (r < 0)
+		return error_set(error, r, "cannot read /proc: %s", strerror(-r));
+	for (size_t i = 0; i < containers.count && r >= 0; i++)
+		r = check_container(check, &containers.items[i], entries, error);
+	container_list_done(&containers);
+	return r;
+}
+
+int check_containers(const struct config *config, const char *resource, json_t **ret_problems,
+	size_t *ret_containers, struct error *error)
+{
+	struct container_check check = {
+		.root = streq(config->host_root, "/") ? "" : config->host_root,
+		.resource = resource,
+	};
+	int r;
+
+	if (geteuid() != 0)
+		return error_set(error, -EPERM, "\"check --containers\" needs root");
+	check.pods = pod_logs_read(config->kubelet.pod_logs_dir);
+	check.problems = json_array();
+	r = check.pods && check.problems ? cdi_files_add_usual(&check.cdi, check.root) : -ENOMEM;
+	r = r < 0 ? error_set(error, r, "out of memory") : check_all(&check, config, error);
+	if (r >= 0) {
+		*ret_problems = json_incref(check.problems);
+		*ret_containers = check.n_containers;
+	}
+	json_decref(check.pods);
+	json_decref(check.problems);
+	cdi_files_done(&check.cdi);
+	return r;
+}

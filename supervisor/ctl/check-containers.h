@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Compares the devices that the kubelet has assigned to running containers with those that the
+ * containers can open.
+ */
+
+#include <jansson.h>
+
+#include "common/error.h"
+
+struct config;
+
+/* Checks the containers with devices of that resource, of any plugin, or of all (NULL). Fills an
+ * array of {"namespace", "pod", "pod_uid", "container", "resource", "path", "problem"}, see
+ * docs/json.md, and the number of containers with devices. Returns 0, or negative errno with the
+ * error filled: -EPERM: needs root; or that of kubelet_checkpoint_read(). */
+int check_containers(const struct config *config, const char *resource, json_t **ret_problems,
+	size_t *ret_containers, struct error *error);

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""devplugctl check --containers names the devices that a running container has lost, or never had.
+
+The containers are processes with a root, a cgroup for devices and the kubelet's mount, as a runtime makes them.
+docs/complaints.md: none; nvidia-container-toolkit#48 has the case.
+"""
+import json
+import os
+import stat
+import subprocess
+import unittest
+
+from node import NodeTest, path, program, until
+
+CGROUPS = "/sys/fs/cgroup/devices"
+# Stands for the first process of a container: its root is a directory with nodes.
+PROCESS = """
+import os, subprocess, sys, time
+root, log, cgroup, *nodes = sys.argv[1:]
+subprocess.run(["mount", "-t", "tmpfs", "none", root], check=True)
+os.makedirs(f"{root}/dev/dri")
+open(f"{root}/dev/termination-log", "w").close()
+subprocess.run(["mount", "--bind", log, f"{root}/dev/termination-log"], check=True)
+for node in nodes:
+    name, number = node.split("=")
+    os.mknod(f"{root}{name}", 0o666 | 0o20000, os.makedev(240, int(number)))
+if cgroup:
+    with open(f"{cgroup}/cgroup.procs", "w") as file:
+        file.write(str(os.getpid()))
+os.chroot(root)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+class LostDevices(NodeTest):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        self.host = self.node.path("host")
+        os.makedirs(f"{self.host}/dev")
+        os.makedirs(f"{self.host}/etc/cdi")
+        for number in range(3):
+            os.mknod(f"{self.host}/dev/x{number}", 0o600 | stat.S_IFCHR, os.makedev(240, number))
+
+    def begin(self, more=""):
+        """A pod has one of three devices."""
+        self.node.configure(path("x", "/dev/x*", more), text=f'host_root = "{self.host}"; cdi_dir = "{self.host}/etc/cdi";',
+                            kubelet=f'pod_logs_dir = "{self.node.kubelet_state}/pod-logs";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(x=3)
+        given, why = self.node.pod("trainer", x=1)
+        self.assertIsNone(why)
+        self.name = given["resources"]["vendor.example/x"][0]
+        self.number = self.name[1:]
+
+    def entry(self):
+        with open(os.path.join(self.node.plugins, "kubelet_internal_checkpoint")) as file:
+            return json.load(file)["Data"]["PodDeviceEntries"][0]
+
+    def make_cgroup(self, *allowed):
+        if not os.path.exists(f"{CGROUPS}/devices.list"):
+            self.skipTest("needs a hierarchy of cgroups of version 1 for devices")
+        directory = f"{CGROUPS}/{os.path.basename(self.node.dir)}"
+        os.mkdir(directory)
+        self.addCleanup(os.rmdir, directory)
+        self.write(f"{directory}/devices.deny", "a")
+        self.write(f"{directory}/devices.allow", "c 1:* rwm")
+        for number in allowed:
+            self.write(f"{directory}/devices.allow", f"c 240:{number} rwm")
+        return directory
+
+    def write(self, file, text):
+        with open(file, "w") as stream:
+            stream.write(text)
+
+    def start_container(self, *nodes, cgroup="", container=None):
+        """Its processes have the nodes, and may open those that the cgroup allows."""
+        entry = self.entry()
+        folder = self.node.path(f"state/pods/{entry['PodUID']}/containers/{container or entry['ContainerName']}")
+        os.makedirs(folder)
+        self.write(f"{folder}/4711", "")
+        root = self.node.path(f"root-{container or 0}")
+        os.mkdir(root)
+        process = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "python3", "-c", PROCESS, root,
+                                    f"{folder}/4711", cgroup, *nodes], stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        return process
+
+    def check(self, *words):
+        answer = subprocess.run([program("devplugctl"), "-c", self.node.config, "check", "--containers", *words],
+                                capture_output=True, text=True)
+        return answer.returncode, answer.stdout
+
+    def test_container_that_has_its_device(self):
+        self.begin()
+        self.assertEqual(self.check(), (0, "0 containers with devices: no problem\n"))
+        self.start_container(f"/dev/x{self.number}={self.number}")
+        # Another one of the same pod, without devices of its own.
+        self.start_container(container="sidecar")
+        self.assertEqual(self.check(), (0, "1 container with devices: no problem\n"))
+        self.assertEqual(self.check("vendor.example/x"), (0, "1 container with devices: no problem\n"))
+        self.assertEqual(self.check("vendor.example/y"), (0, "0 containers with devices: no problem\n"))
+
+    def test_device_that_the_cgroup_denies(self):
+        self.begin()
+        directory = self.make_cgroup(self.number)
+        self.start_container(f"/dev/x{self.number}={self.number}", "/dev/dri/hooked=77", cgroup=directory)
+        # What a hook has added, and what no rule allows.
+        self.write(f"{directory}/devices.allow", "c 240:77 rwm")
+        self.assertEqual(self.check(), (0, "1 container with devices: no problem\n"))
+        # As systemd does it when it is reloaded.
+        self.write(f"{directory}/devices.deny", f"c 240:{self.number} rwm")
+        self.write(f"{directory}/devices.deny", "c 240:77 rwm")
+        status, text = self.check()
+        self.assertEqual(status, 1)
+        self.assertEqual(text, f"default/trainer, container main: /dev/x{self.number} of vendor.example/x: "
+                         "the container's cgroup does not allow it\n"
+                         "default/trainer, container main: /dev/dri/hooked: the container's cgroup does not allow it\n")
+        status, text = self.check("--json")
+        answer = json.loads(text)
+        self.assertEqual((status, answer["status"], answer["containers"], answer["unknown"]), (1, 1, 1, ""))
+        self.assertEqual(answer["problems"][0], {
+            "namespace": "default", "pod": "trainer", "pod_uid": self.entry()["PodUID"], "container": "main",
+            "resource": "vendor.example/x", "path": f"/dev/x{self.number}",
+            "problem": "the container's cgroup does not allow it"})
+        # The tool's own process has left the cgroup.
+        with open(f"{directory}/cgroup.procs") as file:
+            self.assertEqual(len(file.read().split()), 1)
+
+    def test_device_that_is_another(self):
+        self.begin()
+        self.start_container(f"/dev/x{self.number}=99")
+        self.assertEqual(self.check(), (1, f"default/trainer, container main: /dev/x{self.number} of vendor.example/x: "
+                                        "it is not the host's device of that name\n"))
+
+    def test_device_that_is_missing(self):
+        self.begin()
+        self.start_container()
+        self.assertEqual(self.check(), (1, f"default/trainer, container main: /dev/x{self.number} of vendor.example/x: "
+                                        "it is missing in the container\n"))
+
+    def test_device_of_a_cdi_file(self):
+        self.begin('cdi_spec = { kind = "vendor.example/x"; };')
+        self.start_container()
+        self.assertEqual(self.check(), (1, f"default/trainer, container main: /dev/x{self.number} of vendor.example/x: "
+                                        "it is missing in the container\n"))
+
+    def test_not_known(self):
+        self.begin()
+        os.unlink(os.path.join(self.node.plugins, "kubelet_internal_checkpoint"))
+        status, text = self.check()
+        self.assertEqual(status, 2)
+        self.assertIn("cannot read", text)
+        answer = json.loads(self.check("--json")[1])
+        self.assertEqual(answer["status"], 2)
+        self.assertIn("cannot read", answer["unknown"])
+
+
+if __name__ == "__main__":
+    unittest.main()

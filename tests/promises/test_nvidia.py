@@ -224,7 +224,9 @@ class Nvidia(NvidiaHost, NodeTest):
         self.assertIn("the kernel driver is 535.54.03, but the libraries on the host are 550.90.07",
                       self.unhealthy()[uuid(0)])
         self.unload_driver()
-        until(lambda: all("is not listed any more" in reason for reason in self.unhealthy().values()), "the GPUs to disappear")
+        # A scan may come before or after their nodes are removed.
+        until(lambda: all("is not listed any more" in reason or "has disappeared" in reason
+                          for reason in self.unhealthy().values()), "the GPUs to disappear")
         self.load_driver("550.90.07")
         self.node.await_allocatable(gpu=self.GPUS)
         got, why = self.node.pod("new", gpu=self.GPUS - 1)

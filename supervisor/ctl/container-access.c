@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Asks the kernel what a container's processes can open, from a process that has entered the
- * container's cgroup and root. That process only looks, and ends within a moment. The container is
+ * container's cgroup and root. That process only reads, and ends within a moment. The container is
  * not trusted: its files are not opened but for directories, and what it names is text.
  */
 #include "supervisor/ctl/container-access.h"
@@ -170,7 +170,7 @@ static int take_answer(FILE *stream, struct container_node *nodes, size_t n_node
 	size_t size = 0;
 
 	if (fread(&report, sizeof(report), 1, stream) != 1)
-		return error_set(error, -EIO, "the process that looks into the container failed");
+		return error_set(error, -EIO, "the process that inspects the container failed");
 	if (report.code == -ENOENT || report.code == -ESRCH)
 		return error_set(error, -ESRCH, "the container has ended");
 	if (report.code < 0)
@@ -179,7 +179,7 @@ static int take_answer(FILE *stream, struct container_node *nodes, size_t n_node
 	for (size_t i = 0; i < n_nodes; i++) {
 		if (fread(&report, sizeof(report), 1, stream) != 1 || report.number != (int)i)
 			return error_set(
-				error, -EIO, "the process that looks into the container failed");
+				error, -EIO, "the process that inspects the container failed");
 		nodes[i].result = report.code;
 	}
 	while (getdelim(&path, &size, '\0', stream) > 0)

@@ -12,7 +12,7 @@
 
 #include "common/error.h"
 
-/* The longest path, and the most nodes, that are looked at in one container. */
+/* The longest path, and the most nodes, that are checked in one container. */
 #define CONTAINER_NODES_MAX 4096
 
 struct container_node {

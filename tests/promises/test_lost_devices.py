@@ -10,7 +10,7 @@ import stat
 import subprocess
 import unittest
 
-from node import NodeTest, path, program, until
+from node import NodeTest, path, program
 
 CGROUPS = "/sys/fs/cgroup/devices"
 # Stands for the first process of a container: its root is a directory with nodes.

@@ -10,7 +10,7 @@
 
 #include "common/control-cluster.h"
 #include "dra/dra-certificate.h"
-#include "dra/dra-kubeconfig.h"
+#include "dra/model/dra-kubeconfig.h"
 
 enum dra_file { DRA_FILE_CA, DRA_FILE_CERTIFICATE, DRA_FILE_KEY, DRA_FILE_TOKEN, _DRA_FILE_MAX };
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "dra/dra-kubeconfig.h"
+#include "dra/model/dra-kubeconfig.h"
 
 #define CLUSTER "clusters:\n- name: k\n  cluster:\n    server: https://10.0.0.1:6443\n"
 #define CONTEXT                                                                                 \

@@ -3,7 +3,7 @@
  * Finds the current context in a kubeconfig file: the address of the API server, and the
  * credentials.
  */
-#include "dra/dra-kubeconfig.h"
+#include "dra/model/dra-kubeconfig.h"
 
 #include "common/base64.h"
 #include "common/json-read.h"

@@ -14,6 +14,7 @@
 #include "supervisor/arguments.h"
 #include "supervisor/control/ask.h"
 #include "supervisor/daemon-loop.h"
+#include "supervisor/helpers/dra-identity-check.h"
 #include "supervisor/kubelet/write-access.h"
 #include "supervisor/log-report.h"
 #include "supervisor/removal-warning.h"
@@ -148,6 +149,7 @@ static int check(const struct config *config)
 		print_entries(&report, "warning: ");
 	offered_ids_warn(ids, stderr);
 	write_access_warn(config, stderr);
+	dra_identity_check_files(config, stderr);
 	return EXIT_SUCCESS;
 }
 

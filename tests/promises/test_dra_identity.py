@@ -135,5 +135,42 @@ class DraIdentity(DraTest):
         self.assertIn("dra.kubeconfig", failure)
 
 
+    def check_warning(self, *words):
+        answer = self.run_tool("devplugd", "--check")
+        self.assertEqual(answer.returncode, 0)
+        self.assertEqual(answer.stderr.count("warning: no credentials for the API server"), 1 if words else 0, answer.stderr)
+        for word in words:
+            self.assertIn(word, answer.stderr)
+
+    def test_check(self):
+        """--check reads the file of the identity, and the files that it names."""
+        self.configure()
+        self.check_warning("no kubeconfig file of a kubelet", "set dra.kubeconfig")
+        self.configure(f'kubeconfig = "{self.host}/absent";')
+        self.check_warning(f"cannot read {self.host}/absent: No such file or directory")
+        path = os.path.join(self.host, "own")
+        self.configure(f'kubeconfig = "{path}";')
+        self.api.kubeconfig(path)
+        self.check_warning()
+        self.api.kubeconfig(path, token_file="token")
+        self.check_warning(f"cannot read {self.host}/token: No such file or directory")
+        with open(os.path.join(self.host, "token"), "w") as file:
+            file.write("x")
+        self.check_warning()
+        with open(path) as file:
+            text = file.read()
+        for before, after, words in (("https://", "http://", ("no server that begins with https://",)),
+                                     ("tokenFile: token", "username: x", ("no client certificate",)),
+                                     ("tokenFile: token", "exec: { command: aws }", ('"devplugctl dra credentials"',)),
+                                     ("apiVersion", "\tapiVersion", ("YAML",))):
+            with open(path, "w") as file:
+                file.write(text.replace(before, after))
+            with self.subTest(after):
+                self.check_warning(f": {path}: ", *words)
+        # Without a resource that DRA serves, no credentials are needed.
+        self.configure(f'kubeconfig = "{path}";', self.resource("gpu", serve="plugin"))
+        self.check_warning()
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -3,7 +3,10 @@
 import base64
 import json
 import os
+import re
+import shutil
 import subprocess
+import textwrap
 import unittest
 import urllib.parse
 
@@ -12,7 +15,8 @@ from devplug_apiserver import resources
 from dra_node import DRIVER, DraTest
 from node import program, until
 
-TOOL = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../packaging/make-rights")
+TOP = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
+TOOL, MANUAL = os.path.join(TOP, "packaging/make-rights"), os.path.join(TOP, "docs/dra.md")
 SECRET = "/api/v1/namespaces/kube-system/secrets/devplugd"
 
 
@@ -95,6 +99,31 @@ class DraRights(DraTest):
                         code = self.api.ask(method, path, body, user=account, content=content).code
                         self.assertEqual(code == 403, (verb, resource.group, resource.plural + subresource) not in granted, code)
 
+    @unittest.skipUnless(shutil.which("kubectl"), "needs kubectl")
+    def test_steps_of_the_manual(self):
+        """The steps of docs/dra.md give a node an identity, with kubectl as it is."""
+        self.serve_api()
+        self.api.write_kubeconfigs()
+        with open(MANUAL, encoding="utf-8") as file:
+            section = file.read().partition("### A ServiceAccount for hosts\n")[2].partition("\n### ")[0]
+        create, files, kubeconfig, configuration = (textwrap.dedent(block) for block in re.findall(r"```\n(.*?)```", section, re.S))
+        folder = self.node.path("etc")
+        os.mkdir(folder)
+        self.configure(self.resource("gpu"))
+        commands = (create + files).replace("devplugctl ", f"{program('devplugctl')} -c {self.node.config} ")
+        # The API server of the test has no schemas for kubectl.
+        commands = commands.replace("kubectl apply ", "kubectl apply --validate=false ")
+        answer = subprocess.run(["sh", "-e", "-c", commands], cwd=folder, capture_output=True, text=True, timeout=120,
+                                env={**os.environ, "KUBECONFIG": self.node.path("api/admin.kubeconfig")})
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        with open(os.path.join(folder, "kubeconfig"), "w") as file:
+            file.write(kubeconfig.replace("https://api.vendor.example:6443", self.api.url()))
+        self.assertIn('kubeconfig = "/etc/devplugd/kubeconfig"', configuration)
+        self.kubeconfig = file.name
+        self.begin(self.resource("gpu"))
+        self.await_pool(lambda pool: len(pool) == 3)
+        self.assertEqual(self.dra()["identity"], "dra.kubeconfig")
+
     def test_a_missing_right_is_shown(self):
         self.serve_api()
         self.configure(self.resource("gpu"))
@@ -121,7 +150,7 @@ class DraRights(DraTest):
         answer = subprocess.run([TOOL, "--check", program("devplugctl")], capture_output=True, text=True)
         self.assertEqual((answer.returncode, answer.stderr), (0, ""))
         # Something else in a file is found.
-        with open(os.path.join(os.path.dirname(TOOL), "../docs/dra.md"), encoding="utf-8") as file:
+        with open(MANUAL, encoding="utf-8") as file:
             self.assertIn("<!-- rights: serve -->", file.read())
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rights of devplugd in a cluster are one table: what it asks for is what it uses, and manifests and documents have it."""
 import base64
+import importlib.machinery
+import importlib.util
 import json
 import os
 import re
@@ -10,7 +12,7 @@ import textwrap
 import unittest
 import urllib.parse
 
-from api_server import SLICES_PATH as SLICES, write_kubeconfig
+from api_server import APISERVER, SLICES_PATH as SLICES, write_kubeconfig
 from devplug_apiserver import resources
 from dra_node import DRIVER, DraTest
 from node import program, until
@@ -18,6 +20,40 @@ from node import program, until
 TOP = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
 TOOL, MANUAL = os.path.join(TOP, "packaging/make-rights"), os.path.join(TOP, "docs/dra.md")
 SECRET = "/api/v1/namespaces/kube-system/secrets/devplugd"
+
+
+def load_models(folder):
+    """A function that checks an object by the models of @kubernetes/client-node, which are made from the API's description."""
+    loader = importlib.machinery.SourceFileLoader("make_fields", os.path.join(APISERVER, "make-fields"))
+    make_fields = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(make_fields)
+
+    def check(path, value, kind, names):
+        if kind in ("any", "string", "boolean", "integer", "time"):
+            expected = {"string": str, "boolean": bool, "integer": int}.get(kind, object)
+            assert isinstance(value, expected), f"{path}: {value!r} is not a {kind}"
+        elif kind.startswith("["):
+            assert isinstance(value, list), f"{path}: {value!r} is not a list"
+            for i, item in enumerate(value):
+                check(f"{path}[{i}]", item, kind[1:-1], names)
+        elif kind.startswith("{"):
+            for key, item in value.items():
+                check(f"{path}.{key}", item, kind[1:-1], names)
+        else:
+            check_model(path, value, names[kind])
+
+    def check_model(path, value, model):
+        models = []
+        _, fields = make_fields.read_model(f"{folder}/dist/gen/models", model, models)
+        names = {make_fields.type_name(name): name for name in models}
+        kinds = {name.rstrip("!"): kind for name, kind in fields.items()}
+        missing = {name[:-1] for name in fields if name.endswith("!")} - set(value)
+        assert not missing, f"{path} lacks {missing}"
+        for name, item in value.items():
+            assert name in kinds, f"{path}.{name} is not a field of {model}"
+            check(f"{path}.{name}", item, kinds[name], names)
+
+    return check_model
 
 
 def verb_of(method, path):
@@ -98,6 +134,19 @@ class DraRights(DraTest):
                         body = {"metadata": {"name": "x"}} if method in ("POST", "PUT", "PATCH") else None
                         code = self.api.ask(method, path, body, user=account, content=content).code
                         self.assertEqual(code == 403, (verb, resource.group, resource.plural + subresource) not in granted, code)
+
+    @unittest.skipIf("DEVPLUGD_CLIENT_NODE" not in os.environ, "DEVPLUGD_CLIENT_NODE: an unpacked @kubernetes/client-node of npm")
+    def test_objects_have_fields_of_the_api(self):
+        self.node.configure(self.resource("gpu"), text=f'dra = {{ driver = "{DRIVER}"; }};')
+        check = load_models(os.environ["DEVPLUGD_CLIENT_NODE"])
+        objects = self.print_objects()
+        self.assertEqual([found["kind"] for found in objects], ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Secret"])
+        for found in objects:
+            check(found["kind"], found, f"V1{found['kind']}")
+        role = json.loads(json.dumps(objects[1]))
+        role["rules"][0]["verb"] = ["get"]
+        with self.assertRaisesRegex(AssertionError, r"rules\[0\]\.verb is not a field of V1PolicyRule"):
+            check("ClusterRole", role, "V1ClusterRole")
 
     @unittest.skipUnless(shutil.which("kubectl"), "needs kubectl")
     def test_steps_of_the_manual(self):

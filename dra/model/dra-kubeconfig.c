@@ -122,6 +122,21 @@ int dra_kubeconfig_read(
 	return r;
 }
 
+char *dra_kubeconfig_server(const char *text, size_t size)
+{
+	struct dra_kubeconfig config = { 0 };
+	char *server = NULL;
+	json_t *root;
+
+	if (yaml_read(text, size, &root, NULL) < 0)
+		return NULL;
+	(void)take(root, &config, NULL);
+	server = TAKE_PTR(config.server);
+	dra_kubeconfig_done(&config);
+	json_decref(root);
+	return server;
+}
+
 void dra_secret_done(struct dra_secret *secret)
 {
 	if (secret->data)

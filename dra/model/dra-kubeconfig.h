@@ -27,5 +27,9 @@ struct dra_kubeconfig {
 int dra_kubeconfig_read(
 	const char *text, size_t size, struct dra_kubeconfig *ret, struct error *error);
 
+/* The server of the current context, also if its user cannot be used (malloc'ed). NULL: there is
+ * none. */
+char *dra_kubeconfig_server(const char *text, size_t size);
+
 void dra_secret_done(struct dra_secret *secret);
 void dra_kubeconfig_done(struct dra_kubeconfig *config);

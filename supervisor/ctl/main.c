@@ -63,12 +63,13 @@ const struct command commands[] = {
 		NULL, command_resume, ARGUMENT_FORCE, 1, 2, "a resource" },
 	{ "uncordon", "DEVICE", "Offer a device again", "Needs root.", NULL, command_uncordon, 0, 1,
 		1, "a device, DEVICE or RESOURCE/DEVICE" },
-	{ "dra", "classes|credentials|slices", "Objects of DRA for the cluster",
+	{ "dra", "classes|credentials|kubeconfig|slices", "Objects of DRA for the cluster",
 		"Prints JSON for kubectl. The classes are those of the resources in the file with\n"
 		"serve = \"dra\": create them once for a cluster, and again when a resource is added.\n"
 		"The credentials are a ServiceAccount with the rights that devplugd needs, and a\n"
-		"token. The slices are made from the devices that devplugd has found on this node.",
-		NULL, command_dra, 0, 1, 1, "classes, credentials or slices" },
+		"token; kubeconfig is the file for it on a node, beside the files token and ca.crt.\n"
+		"The slices are made from the devices that devplugd has found on this node.",
+		NULL, command_dra, 0, 1, 1, "classes, credentials, kubeconfig or slices" },
 	{ "forget", "RESOURCE/DEVICE", "Forget a device that only the kubelet still lists",
 		"The device counts as not assigned to a pod until the kubelet's data about it\nchange, and other claims (DRA) may get it. A claim ends with its last device. If\nthe pod exists, the kubelet may panic or fail it when it starts again. Needs root.",
 		NULL, command_forget, 0, 1, 1, "a device, RESOURCE/DEVICE" },

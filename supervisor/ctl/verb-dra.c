@@ -2,14 +2,20 @@
 /*
  * Prints the objects of DRA as JSON for kubectl: the classes and the identity that an administrator
  * creates once for a cluster, made from the file, and the slices of this node, made from the
- * daemon's devices.
+ * daemon's devices; and a kubeconfig file for that identity.
  */
+#include "common/sealed.h"
 #include "configuration/config.h"
+#include "dra/model/dra-kubeconfig.h"
 #include "dra/model/dra-names.h"
 #include "dra/model/dra-rights.h"
 #include "dra/model/dra-slices.h"
 #include "dra/model/slice-lacks.h"
 #include "supervisor/ctl/verb.h"
+#include "supervisor/helpers/dra-credentials.h"
+
+#define KUBECONFIG_MAX (1U << 20)
+#define UNKNOWN_SERVER "https://API-SERVER:6443"
 
 /* Takes the items. Returns the exit status. */
 static int print_list(json_t *items)
@@ -64,6 +70,55 @@ static int print_objects(
 	if (items && json_array_size(items) == 0)
 		(void)fprintf(stderr, "devplugctl: no resource in %s has serve = \"dra\"\n", file);
 	return print_list(items);
+}
+
+/* The address of the API server that the kubelet of this host uses (malloc'ed), or NULL. */
+static char *find_server(const struct config *config)
+{
+	struct dra_identity identity = { 0 };
+	_cleanup_close_ int fd = -EBADF;
+	char *server = NULL, *text;
+	struct error error = { 0 };
+	size_t size;
+
+	if (dra_identity_configure(&identity, config) >= 0 &&
+		dra_identity_choose_kubelet(&identity, &error) >= 0)
+		fd = dra_credentials_open(&identity, "", &error);
+	if (fd >= 0 && sealed_read(fd, KUBECONFIG_MAX, &text, &size) >= 0) {
+		server = dra_kubeconfig_server(text, size);
+		explicit_bzero(text, size);
+		free(text);
+	}
+	dra_identity_done(&identity);
+	return server;
+}
+
+static int print_kubeconfig(const struct command_line *line)
+{
+	const char *file = line->config_file ?: DEFAULT_CONFIG_FILE;
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_report_ struct report report = { 0 };
+	_cleanup_free_ char *server = NULL;
+
+	if (config_load(file, &report, &config) < 0) {
+		print_report(&report, file);
+		return EXIT_CONFIG;
+	}
+	server = find_server(config);
+	if (!server)
+		(void)fputs("devplugctl: replace " UNKNOWN_SERVER
+			    " by the address of the API server\n",
+			stderr);
+	(void)printf("apiVersion: v1\n"
+		     "kind: Config\n"
+		     "current-context: " DRA_ACCOUNT_NAME "\n"
+		     "contexts: [ { name: " DRA_ACCOUNT_NAME
+		     ", context: { cluster: cluster, user: " DRA_ACCOUNT_NAME " } } ]\n"
+		     "clusters: [ { name: cluster, cluster: { server: \"%s\","
+		     " certificate-authority: ca.crt } } ]\n"
+		     "users: [ { name: " DRA_ACCOUNT_NAME ", user: { tokenFile: token } } ]\n",
+		server ?: UNKNOWN_SERVER);
+	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 /* The daemon's resources that are served by DRA. */
@@ -177,10 +232,12 @@ int command_dra(const struct command_line *line)
 		return print_objects(line, make_classes);
 	if (streq(line->subject, "credentials"))
 		return print_objects(line, make_credentials);
+	if (streq(line->subject, "kubeconfig"))
+		return print_kubeconfig(line);
 	if (streq(line->subject, "slices"))
 		return print_slices(line);
 	(void)fprintf(stderr,
-		"devplugctl: \"dra\" needs classes, credentials or slices, not \"%s\"\n",
+		"devplugctl: \"dra\" needs classes, credentials, kubeconfig or slices, not \"%s\"\n",
 		line->subject);
 	return EXIT_USAGE;
 }

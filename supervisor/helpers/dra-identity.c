@@ -105,7 +105,7 @@ static int choose(struct dra_identity *identity, enum dra_identity_kind kind, co
 	return 0;
 }
 
-static int choose_kubelet(struct dra_identity *identity, struct error *error)
+int dra_identity_choose_kubelet(struct dra_identity *identity, struct error *error)
 {
 	const char *root = streq(identity->host_root, "/") ? "" : identity->host_root;
 
@@ -127,7 +127,7 @@ int dra_identity_choose(struct dra_identity *identity, struct error *error)
 	else if (has_account())
 		r = choose(identity, DRA_IDENTITY_ACCOUNT, "", DRA_ACCOUNT_DIRECTORY);
 	else
-		r = choose_kubelet(identity, error);
+		r = dra_identity_choose_kubelet(identity, error);
 	if (r >= 0)
 		return r;
 	identity->kind = DRA_IDENTITY_NONE;

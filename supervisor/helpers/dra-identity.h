@@ -57,6 +57,9 @@ int dra_identity_configure(struct dra_identity *identity, const struct config *c
  * none. Logs nothing. */
 int dra_identity_choose(struct dra_identity *identity, struct error *error);
 
+/* Chooses the kubelet of this host, although another identity may be first. Errors as above. */
+int dra_identity_choose_kubelet(struct dra_identity *identity, struct error *error);
+
 /* Takes the name in the client certificate, "" if there is none. It is not trusted. Returns whether
  * the node has another name now. */
 bool dra_identity_set_certificate(struct dra_identity *identity, const char *node);

@@ -155,23 +155,37 @@ class DraRights(DraTest):
         self.api.write_kubeconfigs()
         with open(MANUAL, encoding="utf-8") as file:
             section = file.read().partition("### A ServiceAccount for hosts\n")[2].partition("\n### ")[0]
-        create, files, kubeconfig, configuration = (textwrap.dedent(block) for block in re.findall(r"```\n(.*?)```", section, re.S))
+        create, files, write, configuration = (textwrap.dedent(block) for block in re.findall(r"```\n(.*?)```", section, re.S))
         folder = self.node.path("etc")
         os.mkdir(folder)
-        self.configure(self.resource("gpu"))
-        commands = (create + files).replace("devplugctl ", f"{program('devplugctl')} -c {self.node.config} ")
+        # The kubelet of the node gets its credentials from a program.
+        kubelet = self.node.path("host/var/lib/kubelet/kubeconfig")
+        os.makedirs(os.path.dirname(kubelet))
+        write_kubeconfig(kubelet, self.api.url(), self.api.authority, token="x")
+        with open(kubelet) as file:
+            text = file.read()
+        with open(kubelet, "w") as file:
+            file.write(text.replace("token: x", "exec: { command: aws }"))
+        self.configure(self.resource("gpu"), text=f'host_root = "{self.node.path("host")}";')
+        commands = (create + files + write).replace("devplugctl ", f"{program('devplugctl')} -c {self.node.config} ")
         # The API server of the test has no schemas for kubectl.
-        commands = commands.replace("kubectl apply ", "kubectl apply --validate=false ")
+        commands = commands.replace("kubectl apply ", "kubectl apply --validate=false ").replace("/etc/devplugd", folder)
         answer = subprocess.run(["sh", "-e", "-c", commands], cwd=folder, capture_output=True, text=True, timeout=120,
                                 env={**os.environ, "KUBECONFIG": self.node.path("api/admin.kubeconfig")})
         self.assertEqual((answer.returncode, answer.stderr), (0, ""))
-        with open(os.path.join(folder, "kubeconfig"), "w") as file:
-            file.write(kubeconfig.replace("https://api.vendor.example:6443", self.api.url()))
         self.assertIn('kubeconfig = "/etc/devplugd/kubeconfig"', configuration)
-        self.kubeconfig = file.name
+        self.kubeconfig = os.path.join(folder, "kubeconfig")
         self.begin(self.resource("gpu"))
         self.await_pool(lambda pool: len(pool) == 3)
         self.assertEqual(self.dra()["identity"], "dra.kubeconfig")
+
+    def test_kubeconfig_without_a_kubelet(self):
+        """The address of the API server is not known, and is left to the user."""
+        self.node.configure(self.resource("gpu", serve="plugin"), text=f'host_root = "{self.node.dir}";')
+        answer = self.ctl("dra", "kubeconfig")
+        self.assertEqual(answer.returncode, 0)
+        self.assertIn('server: "https://API-SERVER:6443", certificate-authority: ca.crt', answer.stdout)
+        self.assertIn("replace https://API-SERVER:6443", answer.stderr)
 
     def test_a_missing_right_is_shown(self):
         self.serve_api()

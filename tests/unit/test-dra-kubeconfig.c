@@ -101,12 +101,31 @@ static void test_refused(void **state)
 	check_refused(deep, "YAML");
 }
 
+/* The server is found although the user cannot be used. */
+static void test_server(void **state)
+{
+	static const char *const users[] = { "    token: x\n", "    exec: {command: aws}\n" };
+	static const char *const without[] = { "", "a: [", CONTEXT };
+
+	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
+		_cleanup_free_ char *text = NULL, *server = NULL;
+
+		assert_true(asprintf(&text, CLUSTER CONTEXT USER("%s"), users[i]) > 0);
+		server = dra_kubeconfig_server(text, strlen(text));
+		assert_non_null(server);
+		assert_string_equal(server, "https://10.0.0.1:6443");
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(without); i++)
+		assert_null(dra_kubeconfig_server(without[i], strlen(without[i])));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kubeadm),
 		cmocka_unit_test(test_json_and_token),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_server),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

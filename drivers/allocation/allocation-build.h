@@ -75,6 +75,11 @@ void build_done(struct build *build);
 
 /* --- allocation.c --- */
 
+/* A request for which nothing is collected yet. `answers` may be NULL. */
+struct build build_begin(enum build_part part, const struct declaration *declaration,
+	const struct snapshot *snapshot, const char *root, const struct allocation_answers *answers,
+	struct error *error);
+
 /* Builds all parts for the chosen units. */
 int build_allocation(struct build *build, struct allocation *ret);
 

@@ -341,20 +341,29 @@ int build_allocation(struct build *build, struct allocation *ret)
 	return 0;
 }
 
-int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
-	const char *root, const char *const *ids, size_t n_ids,
-	const struct allocation_answers *answers, struct allocation *ret, struct error *error)
+struct build build_begin(enum build_part part, const struct declaration *declaration,
+	const struct snapshot *snapshot, const char *root, const struct allocation_answers *answers,
+	struct error *error)
 {
-	_cleanup_build_ struct build build = {
+	return (struct build){
+		.part = part,
+		.declaration = declaration,
+		.snapshot = snapshot,
+		.root = root,
 		.answers = answers,
 		.claim = answers && answers->claim,
 		.admin = answers && answers->admin,
 		.in_use = answers && answers->in_use,
-		.declaration = declaration,
-		.snapshot = snapshot,
-		.root = root,
 		.error = error,
 	};
+}
+
+int allocation_build(const struct declaration *declaration, const struct snapshot *snapshot,
+	const char *root, const char *const *ids, size_t n_ids,
+	const struct allocation_answers *answers, struct allocation *ret, struct error *error)
+{
+	_cleanup_build_ struct build build =
+		build_begin(BUILD_WHOLE, declaration, snapshot, root, answers, error);
 	int r;
 
 	r = build_choose(&build, ids, n_ids);

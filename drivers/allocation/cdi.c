@@ -382,17 +382,8 @@ int allocation_build_cdi(const struct declaration *declaration, const struct sna
 	const struct allocation_answers *answers, struct allocation *ret, struct error *error)
 {
 	_cleanup_allocation_ struct allocation whole = { 0 }, allocation = { 0 };
-	_cleanup_build_ struct build build = {
-		.part = BUILD_REST,
-		.answers = answers,
-		.claim = answers && answers->claim,
-		.admin = answers && answers->admin,
-		.in_use = answers && answers->in_use,
-		.declaration = declaration,
-		.snapshot = snapshot,
-		.root = root,
-		.error = error,
-	};
+	_cleanup_build_ struct build build =
+		build_begin(BUILD_REST, declaration, snapshot, root, answers, error);
 	int r;
 
 	r = allocation_build(declaration, snapshot, root, ids, n_ids, answers, &whole, error);

@@ -130,25 +130,27 @@ static void add_usb(struct path_state *state, const char *directory, const char 
 
 /* Names of the form "BEFORE NUMBER AFTER REST" (without spaces). What follows the number is
  * permanent, or known from elsewhere. */
-static const struct {
+struct numbered_name {
 	const char *subsystem, *before;
 	char after;
-	bool drop; /* the rest, too */
-} numbered[] = {
-	{ "i2c", "", '-', false },            /* 1-0068: bus, address */
-	{ "scsi", "", ':', false },           /* 0:0:2:1: host, channel, target, unit */
-	{ "scsi", "target", ':', true },      /* the unit below repeats it */
-	{ "mmc", "mmc", ':', true },          /* mmc0:0a1e: the card gets a new address each time */
-	{ "block", "nvme", 'n', false },      /* nvme0n1 */
-	{ "nvme-generic", "ng", 'n', false }, /* the same */
-	{ "hdaudio", "hdaudioC", 'D', false }, /* card, codec */
-	{ "sound", "hwC", 'D', false },        /* card, device */
-	{ "sound", "midiC", 'D', false },      /* the same */
-	{ "sound", "pcmC", 'D', false },       /* the same */
+	bool drop;        /* the rest, too */
+	const char *kind; /* differs from that of others with the same rest; NULL: none has it */
+};
+static const struct numbered_name numbered[] = {
+	{ "i2c", "", '-', false, NULL },       /* 1-0068: bus, address */
+	{ "scsi", "", ':', false, NULL },      /* 0:0:2:1: host, channel, target, unit */
+	{ "scsi", "target", ':', true, NULL }, /* the unit below repeats it */
+	{ "mmc", "mmc", ':', true, NULL }, /* mmc0:0a1e: the card gets a new address each time */
+	{ "block", "nvme", 'n', false, NULL },       /* nvme0n1 */
+	{ "nvme-generic", "ng", 'n', false, "ng" },  /* the same */
+	{ "hdaudio", "hdaudioC", 'D', false, NULL }, /* card, codec */
+	{ "sound", "hwC", 'D', false, NULL },        /* card, device */
+	{ "sound", "midiC", 'D', false, "midi" },    /* the same */
+	{ "sound", "pcmC", 'D', false, NULL },       /* the same */
 };
 
 /* What is permanent of such a name, perhaps nothing; NULL: the name is none of these. */
-static const char *rest_of(const char *subsystem, const char *name)
+static const char *rest_of(const char *subsystem, const char *name, const char **ret_kind)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(numbered); i++) {
 		const char *number = startswith(name, numbered[i].before);
@@ -157,6 +159,7 @@ static const char *rest_of(const char *subsystem, const char *name)
 		if (length == 0 || number[length] != numbered[i].after ||
 			!streq(subsystem, numbered[i].subsystem))
 			continue;
+		*ret_kind = numbered[i].kind;
 		return numbered[i].drop ? "" : number + length + strspn(number + length, ":-");
 	}
 	return NULL;
@@ -179,6 +182,19 @@ static bool is_firmware_address(const char *name)
 	return (length == 7 || length == 8) && name[length] == ':' && strlen(name + length) == 3 &&
 		isxdigit((unsigned char)name[length + 1]) &&
 		isxdigit((unsigned char)name[length + 2]);
+}
+
+/* "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001": a mediated device, or one of a hypervisor's bus. */
+static bool is_uuid(const char *name)
+{
+	static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+
+	if (strlen(name) != strlen(form))
+		return false;
+	for (size_t i = 0; form[i]; i++)
+		if (form[i] == '-' ? name[i] != '-' : !isxdigit((unsigned char)name[i]))
+			return false;
+	return true;
 }
 
 /* Whether `rest`, which follows the parent's name in the device's, is not the end of a number. */
@@ -219,7 +235,8 @@ static const char *unit_of(const char *numbers)
 static void add_other(
 	struct path_state *state, const char *directory, const char *name, const char *subsystem)
 {
-	const char *rest = rest_of(subsystem, name), *suffix = startswith(name, state->parent);
+	const char *kind = NULL, *rest = rest_of(subsystem, name, &kind);
+	const char *suffix = startswith(name, state->parent);
 
 	if (!*state->text && !streq(subsystem, "i2c") && !streq(subsystem, "scsi"))
 		append(state, "%s", name);
@@ -229,7 +246,8 @@ static void add_other(
 		/* Adds nothing for the ttyUSB0 of a class below the ttyUSB0 of a bus. */
 		append(state, "%s%s", strchr(":.-", *suffix) ? "" : ":", suffix);
 	else if (*state->text && rest)
-		append(state, ":%s", state->has_target ? unit_of(rest) : rest);
+		append(state, ":%s%s%s", kind ?: "", kind ? ":" : "",
+			state->has_target ? unit_of(rest) : rest);
 	else
 		add_position(state, directory, name, subsystem);
 }
@@ -291,7 +309,7 @@ static void add_component(
 		add_port(state, path, directory, name);
 		return;
 	}
-	if (form_is_pci_address(name) ||
+	if (form_is_pci_address(name) || is_uuid(name) ||
 		(is_named_by_firmware(subsystem) && is_firmware_address(name)))
 		(void)snprintf(state->text, sizeof(state->text), "%s", name);
 	else if (streq(subsystem, "usb"))

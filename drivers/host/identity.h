@@ -23,6 +23,7 @@
  *   usb-0000:00:14.0-0:1.4:1.0:video.0
  *   nqn.2019-08.org.qemu:mp1:n1   a namespace of NVMe that several controllers lead to
  *   misc:kvm                          a device that is software, by its own name
+ *   83b8f4f2-509f-382f-3c1e-e6bfe0fa1001   a mediated device, or one of a hypervisor's bus
  * Returns 0, or -EXDEV if it is not below /sys/devices. */
 int identity_of(
 	const char *root, const char *directory, char ret_identity[static IDENTITY_MAX + 1]);

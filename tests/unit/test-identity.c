@@ -199,6 +199,48 @@ static void test_numbers(void **state)
 	expect_without_numbers(9);
 }
 
+/* Devices with a permanent name, of which others may be created and removed. */
+static void test_uuids(void **state)
+{
+	static const char *const names[] = { "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001",
+		"83b8f4f2-509f-382f-3c1e-e6bfe0fa1002", "0b8f4f2a-509f-382f-3c1e-e6bfe0fa100b",
+		"0b8f4f2a-509f-382f-3c1e-e6bfe0fa100c" };
+
+	sys_device("pci0000:00/0000:3b:00.4", "bus/pci", "");
+	sys_device("LNXSYSTM:00", "bus/acpi", "");
+	sys_device("LNXSYSTM:00/VMBUS:00", "bus/acpi", "");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		sys_device(made("pci0000:00/0000:3b:00.4/%s", names[i]), "bus/mdev", "");
+		expect_identity(made("pci0000:00/0000:3b:00.4/%s", names[i]), names[i]);
+		sys_device(made("LNXSYSTM:00/VMBUS:00/%s", names[i]), "bus/vmbus", "");
+		expect_identity(made("LNXSYSTM:00/VMBUS:00/%s", names[i]), names[i]);
+	}
+	sys_device("pci0000:00/0000:3b:00.4/83b8f4f2-509f-382f-3c1e-e6bfe0fa100", "bus/mdev", "");
+	expect_identity("pci0000:00/0000:3b:00.4/83b8f4f2-509f-382f-3c1e-e6bfe0fa100",
+		"0000:3b:00.4:83b8f4f2-509f-382f-3c1e-e6bfe0fa.0");
+}
+
+/* Nodes of different kinds with equal numbers, of one device. */
+static void test_equal_numbers(void **state)
+{
+	static const char card[] = "pci0000:00/0000:00:1f.3/sound/card1";
+
+	sys_device("pci0000:00/0000:00:1f.3", "bus/pci", "");
+	sys_device(card, "class/sound", "");
+	sys_device(made("%s/hwC1D0", card), "class/sound", "");
+	sys_device(made("%s/midiC1D0", card), "class/sound", "");
+	sys_device(made("%s/pcmC1D0c", card), "class/sound", "");
+	expect_identity(made("%s/hwC1D0", card), "0000:00:1f.3:card.0:D0");
+	expect_identity(made("%s/midiC1D0", card), "0000:00:1f.3:card.0:midi:D0");
+	expect_identity(made("%s/pcmC1D0c", card), "0000:00:1f.3:card.0:D0c");
+	sys_device("pci0000:00/0000:01:00.0", "bus/pci", "");
+	sys_device("pci0000:00/0000:01:00.0/nvme/nvme4", "class/nvme", "");
+	sys_device("pci0000:00/0000:01:00.0/nvme/nvme4/nvme4n1", "class/block", "");
+	sys_device("pci0000:00/0000:01:00.0/nvme/nvme4/ng4n1", "class/nvme-generic", "");
+	expect_identity("pci0000:00/0000:01:00.0/nvme/nvme4/nvme4n1", "0000:01:00.0:nvme.0:n1");
+	expect_identity("pci0000:00/0000:01:00.0/nvme/nvme4/ng4n1", "0000:01:00.0:nvme.0:ng:n1");
+}
+
 static void test_software_and_platform(void **state)
 {
 	sys_device("virtual/misc/kvm", "class/misc", "");
@@ -315,6 +357,8 @@ int main(void)
 		HOST_TEST(test_memory_cards),
 		HOST_TEST(test_nvme),
 		HOST_TEST(test_numbers),
+		HOST_TEST(test_uuids),
+		HOST_TEST(test_equal_numbers),
 		HOST_TEST(test_software_and_platform),
 		HOST_TEST(test_usb),
 		HOST_TEST(test_elsewhere),

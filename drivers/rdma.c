@@ -182,7 +182,7 @@ static int find_match(const struct rdma_scan *rdma, struct candidate *candidate,
 		if (r == 0)
 			continue;
 		r = scan_excludes(rdma->scan, rdma->declaration, &rdma_conditions, candidate,
-			candidate->name);
+			candidate->name, candidate->name);
 		*ret_match = match;
 		return r < 0 ? r : r == 0;
 	}

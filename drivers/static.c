@@ -202,7 +202,7 @@ static int static_list(
 			struct device *device;
 
 			make_id(declaration, match, k, id);
-			r = scan_excludes(scan, declaration, &static_conditions, &unit, id);
+			r = scan_excludes(scan, declaration, &static_conditions, &unit, id, id);
 			if (r > 0)
 				continue;
 			if (r >= 0)

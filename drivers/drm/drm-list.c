@@ -252,7 +252,7 @@ static int is_wanted(
 		return 0;
 	if (gpu->selected)
 		return !gpu->excluded;
-	r = scan_excludes(scan, declaration, &drm_conditions, gpu, name_of(gpu));
+	r = scan_excludes(scan, declaration, &drm_conditions, gpu, name_of(gpu), gpu->directory);
 	if (r < 0)
 		return r;
 	gpu->selected = true;

@@ -6,6 +6,7 @@
  */
 
 #include "drivers/drm/drm-kfd.h"
+#include "drivers/host/scan.h"
 #include "drivers/model/declaration.h"
 
 #define PCI_DEVICES "/sys/bus/pci/devices"

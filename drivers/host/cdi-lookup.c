@@ -18,6 +18,13 @@
 
 static const char *const usual[] = { "/etc/cdi", "/run/cdi" };
 
+const char *cdi_directory(const struct strings *configured, size_t number)
+{
+	if (configured->count > 0)
+		return number < configured->count ? configured->items[number] : NULL;
+	return number < ARRAY_SIZE(usual) ? usual[number] : NULL;
+}
+
 /* --- reading --- */
 
 static bool is_spec(const char *name)
@@ -140,25 +147,6 @@ int cdi_files_add_usual(struct cdi_files *files, const char *root)
 
 	for (size_t i = 0; i < ARRAY_SIZE(usual) && r >= 0; i++)
 		r = cdi_files_add(files, root, usual[i]);
-	return r;
-}
-
-int cdi_files_read(struct cdi_files *files, struct scan *scan, const struct strings *directories)
-{
-	bool configured = directories && directories->count > 0;
-	size_t n = configured ? directories->count : ARRAY_SIZE(usual);
-	int r = 0;
-
-	if (files->read)
-		return 0;
-	for (size_t i = 0; i < n && r >= 0; i++) {
-		const char *directory = configured ? directories->items[i] : usual[i];
-
-		r = scan_watch_content(scan, directory);
-		if (r >= 0)
-			r = cdi_files_add(files, scan_root(scan), directory);
-	}
-	files->read = r >= 0;
 	return r;
 }
 

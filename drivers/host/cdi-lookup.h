@@ -7,7 +7,6 @@
  */
 
 #include "drivers/host/cdi-document.h"
-#include "drivers/host/scan.h"
 #include "drivers/model/option.h"
 
 /* The directories that container runtimes read by default, as text for messages. */
@@ -23,16 +22,15 @@ struct cdi_file {
 	char *text;       /* of a file with a problem, as far as it can be read; or NULL */
 };
 
-/* The files, for one scan. Zero it before use. */
+/* The files. Zero it before use. */
 struct cdi_files {
 	struct cdi_file *items;
 	size_t count, n_directories;
-	bool read;
 };
 
-/* Reads the files of the directories (by default the usual ones), unless that was done, and watches
- * them with the scan. Returns 0 or -ENOMEM. */
-int cdi_files_read(struct cdi_files *files, struct scan *scan, const struct strings *directories);
+/* The directory of that number, of the configured ones or, if there are none, of those that
+ * runtimes read by default; NULL: there are no more. */
+const char *cdi_directory(const struct strings *configured, size_t number);
 
 /* Adds the files of a directory, or of those that runtimes read by default. Return 0 or -ENOMEM. */
 int cdi_files_add(struct cdi_files *files, const char *root, const char *directory);

@@ -8,6 +8,7 @@
  */
 
 #include "common/map.h"
+#include "drivers/host/scan.h"
 #include "drivers/host/sysfs.h"
 
 #define HOST_USE_MAX 160

@@ -7,6 +7,7 @@
  * manager's node is one for all.
  */
 
+#include "drivers/host/scan.h"
 #include "drivers/host/sysfs.h"
 
 enum infiniband_node {

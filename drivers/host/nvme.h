@@ -8,6 +8,7 @@
  * nodes nvmeXnZ and ngXnZ belong to devices of the subsystem.
  */
 
+#include "drivers/host/scan.h"
 #include "drivers/host/sysfs.h"
 
 struct declaration;

@@ -7,6 +7,7 @@
  */
 
 #include "common/map.h"
+#include "drivers/host/cdi-lookup.h"
 #include "drivers/host/scan.h"
 #include "drivers/host/uevent.h"
 #include "drivers/host/watch.h"
@@ -37,6 +38,8 @@ struct scan {
 	/* Directory to its name in watched_names. */
 	struct map watched, watched_content;
 	struct strings watched_names;
+	struct cdi_files cdi;
+	bool cdi_read;    /* see scan_cdi() */
 	int watch_error;  /* why some directory is not watched, 0: all are */
 	int events_error; /* why events are not received, 0: they are */
 	struct strings notes, explanations;
@@ -44,6 +47,8 @@ struct scan {
 	size_t n_tallies;
 	struct tally *exclusions; /* of all entries of `match` in `exclude`, in their order */
 	size_t n_exclusions;
+	struct map counted; /* candidates in `exclusions`, by the entry's number and their keys */
+	struct strings counted_keys;
 	bool exclusion_locked; /* what a condition of `exclude` is about */
 	struct left_out left_out;
 	struct measurements measurements;

@@ -97,9 +97,38 @@ int scan_watch(struct scan *scan, const char *directory)
 	return watch(scan, directory, WATCH_ENTRIES, &scan->watched);
 }
 
+int scan_watch_parent(struct scan *scan, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	_cleanup_free_ char *directory = NULL;
+
+	if (!slash)
+		return 0;
+	directory = slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+	return directory ? scan_watch(scan, directory) : -ENOMEM;
+}
+
 int scan_watch_content(struct scan *scan, const char *directory)
 {
 	return watch(scan, directory, WATCH_CONTENT, &scan->watched_content);
+}
+
+int scan_cdi(struct scan *scan, const struct declaration *declaration, const struct cdi_files **ret)
+{
+	const struct strings *configured = &declaration->container.cdi_dirs;
+	const char *directory;
+	int r = 0;
+
+	for (size_t i = 0; !scan->cdi_read && (directory = cdi_directory(configured, i)); i++) {
+		r = scan_watch_content(scan, directory);
+		if (r >= 0)
+			r = cdi_files_add(&scan->cdi, scan->root, directory);
+		if (r < 0)
+			return r;
+	}
+	scan->cdi_read = true;
+	*ret = &scan->cdi;
+	return 0;
 }
 
 static int note_events(struct scan *scan, int r)
@@ -216,27 +245,57 @@ struct tally *scan_tally(struct scan *scan, size_t entry, const struct condition
 	return tally;
 }
 
-/* Whether the entry, or one of its parts, leaves the candidate out. Its tally has that number. */
-static int entry_excludes(struct scan *scan, size_t number, const struct conditions *conditions,
-	const void *entry, void *candidate, const char *name)
+/* Whether the candidate is new to the entry of that number. Drivers ask about a path once for each
+ * device that has it, and about a device once for each entry of `match` that selects it. */
+static bool is_new_candidate(struct scan *scan, size_t number, const char *key)
+{
+	_cleanup_free_ char *text = NULL;
+	const char *kept;
+
+	if (format_text(&text, "%zu %s", number, key) < 0 || map_get(&scan->counted, text) ||
+		strings_add(&scan->counted_keys, text, strlen(text)) < 0)
+		return false;
+	kept = scan->counted_keys.items[scan->counted_keys.count - 1];
+	return map_put(&scan->counted, kept, scan) >= 0;
+}
+
+/* The part of the entry that leaves the candidate out, or else the first one. */
+static int find_part(const struct conditions *conditions, const void *entry, void *candidate,
+	const char *name, const void **ret)
 {
 	const struct groups *parts = conditions->parts ? conditions->parts(entry) : NULL;
-	struct tally *tally;
 	int r = 0;
+
+	*ret = parts && parts->count > 0 ? groups_get(parts, 0) : entry;
+	for (size_t i = 0; parts && i < parts->count && r == 0; i++) {
+		r = conditions_exclude(conditions, groups_get(parts, i), candidate, name, NULL);
+		if (r > 0)
+			*ret = groups_get(parts, i);
+	}
+	return MIN_OF(r, 0);
+}
+
+/* Whether the entry, or one of its parts, leaves the candidate out. Its tally has that number. */
+static int entry_excludes(struct scan *scan, size_t number, const struct conditions *conditions,
+	const void *entry, void *candidate, const char *name, const char *key)
+{
+	const void *part;
+	int r;
 
 	/* Candidates of another kind leave the tally to those that the entry is about. */
 	if (conditions->is_for && !conditions->is_for(entry))
 		return 0;
-	tally = get_tally(&scan->exclusions, &scan->n_exclusions, number, conditions);
-	if (!parts || parts->count == 0)
-		return conditions_exclude(conditions, entry, candidate, name, tally);
-	for (size_t i = 0; i < parts->count && r == 0; i++)
-		r = conditions_exclude(conditions, groups_get(parts, i), candidate, name, tally);
-	return r;
+	r = find_part(conditions, entry, candidate, name, &part);
+	if (r < 0)
+		return r;
+	return conditions_exclude(conditions, part, candidate, name,
+		is_new_candidate(scan, number, key)
+			? get_tally(&scan->exclusions, &scan->n_exclusions, number, conditions)
+			: NULL);
 }
 
 int scan_excludes(struct scan *scan, const struct declaration *declaration,
-	const struct conditions *conditions, void *candidate, const char *name)
+	const struct conditions *conditions, void *candidate, const char *name, const char *key)
 {
 	unsigned refusals = sysfs_locked_refusals();
 	bool excluded = false;
@@ -248,7 +307,7 @@ int scan_excludes(struct scan *scan, const struct declaration *declaration,
 
 		for (size_t k = 0; k < exclusion->match.count; k++) {
 			int r = entry_excludes(scan, n++, conditions,
-				groups_get(&exclusion->match, k), candidate, name);
+				groups_get(&exclusion->match, k), candidate, name, key);
 
 			if (r < 0)
 				return r;
@@ -314,10 +373,13 @@ void scan_done(struct scan *scan)
 	map_done(&scan->watched);
 	map_done(&scan->watched_content);
 	strings_done(&scan->watched_names);
+	cdi_files_done(&scan->cdi);
 	strings_done(&scan->notes);
 	strings_done(&scan->explanations);
 	free(scan->tallies);
 	free(scan->exclusions);
+	map_done(&scan->counted);
+	strings_done(&scan->counted_keys);
 	left_out_done(&scan->left_out);
 	free(scan->measurements.items);
 	*scan = (struct scan){ 0 };

@@ -10,6 +10,7 @@
 #include "drivers/model/condition.h"
 #include "drivers/model/measurement.h"
 
+struct cdi_files;
 struct declaration;
 struct scan;
 
@@ -30,8 +31,17 @@ void scan_drop_last(struct scan *scan);
  * directory that does not exist is watched through its nearest existing parent. */
 int scan_watch(struct scan *scan, const char *directory);
 
+/* The same, for the directory that a path is in. */
+int scan_watch_parent(struct scan *scan, const char *path);
+
 /* As scan_watch(), and also scans when files in the directory are written. */
 int scan_watch_content(struct scan *scan, const char *directory);
+
+/* The CDI files of the directories that the resource configures, or of the usual ones. They are
+ * read and watched once in a scan, so that all of it sees the same files. They belong to the scan.
+ * Returns 0 or -ENOMEM. */
+int scan_cdi(
+	struct scan *scan, const struct declaration *declaration, const struct cdi_files **ret);
 
 /* Scans again when udev or the kernel report that a device of the subsystem ("pci"), or any device
  * with NULL, was added, removed or changed. Events are those of the real host, also under another
@@ -82,10 +92,11 @@ struct tally *scan_tally(struct scan *scan, size_t entry, const struct condition
 
 /* Whether an entry of `exclude` with `match` leaves out a candidate that an entry of `match` has
  * selected. To be called for each piece of hardware, before several are joined into one device.
+ * `key` differs from that of every other candidate, so that each is counted once.
  * Returns 1, 0, -EBUSY if the kernel has locked what a condition is about, or another negative
  * errno of a condition. */
 int scan_excludes(struct scan *scan, const struct declaration *declaration,
-	const struct conditions *conditions, void *candidate, const char *name);
+	const struct conditions *conditions, void *candidate, const char *name, const char *key);
 
 /* Adds to the tally of an entry why there is no candidate, as a clause. Only the first one counts.
  */

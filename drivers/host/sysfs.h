@@ -10,7 +10,7 @@
 
 #include <limits.h>
 
-#include "drivers/host/scan.h"
+#include "drivers/model/device.h"
 #include "drivers/model/form.h"
 
 /* Maximum length of an attribute that is read as a value; names are far shorter. */

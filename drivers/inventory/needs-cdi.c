@@ -157,15 +157,16 @@ int needs_check_cdi(struct needs *needs, struct device *device, const char *name
 	const struct cdi_definition *definition = &need.definition;
 	const char *equals = strchr(name, '=');
 	_cleanup_free_ char *kind = NULL;
+	const struct cdi_files *files;
 	int r;
 
 	kind = equals ? strndup(name, (size_t)(equals - name)) : NULL;
 	if (!kind)
 		return equals ? -ENOMEM : 0;
-	r = cdi_files_read(&needs->cdi, needs->scan, &needs->declaration->container.cdi_dirs);
+	r = scan_cdi(needs->scan, needs->declaration, &files);
 	if (r < 0)
 		return r;
-	cdi_files_find(&needs->cdi, kind, equals + 1, &need.definition);
+	cdi_files_find(files, kind, equals + 1, &need.definition);
 	switch (definition->status) {
 	case CDI_UNDEFINED:
 		return set_undefined(&need);

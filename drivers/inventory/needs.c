@@ -43,17 +43,6 @@ struct need {
 	struct template_context context;
 };
 
-static int watch_parent(struct scan *scan, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	_cleanup_free_ char *directory = NULL;
-
-	if (!slash)
-		return 0;
-	directory = slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-	return directory ? scan_watch(scan, directory) : -ENOMEM;
-}
-
 /* A mount that is there has the state NODE_DEVICE. */
 static int look_up(struct scan *scan, const char *path, bool mount, enum node_state *ret)
 {
@@ -61,7 +50,7 @@ static int look_up(struct scan *scan, const char *path, bool mount, enum node_st
 	enum node_state state = NODE_DEVICE;
 	int r;
 
-	r = watch_parent(scan, path);
+	r = scan_watch_parent(scan, path);
 	if (r < 0)
 		return r;
 	r = sysroot_resolve(scan->root, path, &target);
@@ -69,7 +58,7 @@ static int look_up(struct scan *scan, const char *path, bool mount, enum node_st
 		return r;
 	if (sysroot_is_absent(r))
 		state = NODE_MISSING;
-	if (r >= 0 && !streq(target, path) && watch_parent(scan, target) < 0)
+	if (r >= 0 && !streq(target, path) && scan_watch_parent(scan, target) < 0)
 		return -ENOMEM;
 	if (r >= 0 && !mount && node_state_read(scan->root, path, scan, &state) == -ENOMEM)
 		return -ENOMEM;
@@ -240,5 +229,4 @@ void needs_done(struct needs *needs)
 	map_done(&needs->nodes);
 	map_done(&needs->mounts);
 	strings_done(&needs->names);
-	cdi_files_done(&needs->cdi);
 }

@@ -11,7 +11,6 @@
  * program runs at Allocate, because it may make them; nor are names of the resource's own CDI file.
  */
 
-#include "drivers/host/cdi-lookup.h"
 #include "drivers/host/node-state.h"
 #include "drivers/host/scan-run.h"
 #include "drivers/model/declaration.h"
@@ -22,7 +21,6 @@ struct needs {
 	struct scan *scan;
 	struct map nodes, mounts; /* the paths that were read; the value is private */
 	struct strings names;
-	struct cdi_files cdi;
 };
 
 /* Where a path is declared: the key, and the remedy if the host lacks the path. */

@@ -299,7 +299,7 @@ static int find_match(const struct net_scan *net, enum net_type type, void *cand
 			return r;
 		if (r == 0)
 			continue;
-		r = scan_excludes(net->scan, net->declaration, conditions, candidate, name);
+		r = scan_excludes(net->scan, net->declaration, conditions, candidate, name, name);
 		*ret_match = match;
 		return r < 0 ? r : r == 0;
 	}

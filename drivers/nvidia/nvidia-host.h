@@ -6,6 +6,7 @@
  * /proc/driver/nvidia. No library is needed for any of this.
  */
 
+#include "drivers/host/scan.h"
 #include "drivers/host/sysfs.h"
 #include "drivers/model/declaration.h"
 

@@ -25,9 +25,8 @@ struct entry {
 	const struct nvidia_reports *reports;
 	size_t number;
 	struct nvidia_libraries libraries;
-	const char *dev_root;           /* in front of /dev */
-	struct cdi_files *cdi;          /* of the scan */
-	const struct strings *cdi_dirs; /* that runtimes read; empty: the usual ones */
+	const char *dev_root; /* in front of /dev */
+	const struct declaration *declaration;
 };
 
 /* --- which --- */
@@ -332,16 +331,16 @@ static int on_cdi_source(enum cdi_source source, const char *path, void *userdat
 /* Why no file defines the name, unless a file is not valid or not known. */
 static int set_undefined(const struct entry *entry, struct device *device, const char *name)
 {
+	const struct strings *cdi_dirs = &entry->declaration->container.cdi_dirs;
 	const char *root = scan_root(entry->scan);
 	struct stat st;
 
-	if (entry->cdi_dirs->count == 0 && *root &&
-		sysroot_is_absent(sysroot_stat(root, "/etc/cdi", &st)))
+	if (cdi_dirs->count == 0 && *root && sysroot_is_absent(sysroot_stat(root, "/etc/cdi", &st)))
 		return device_set_problem(device,
 			"%s is not defined in /run/cdi, and host_root %s has no /etc/cdi: mount it from the host",
 			name, root);
 	return device_set_problem(device, "%s is in no file of %s: " CDI_REMEDY, name,
-		entry->cdi_dirs->count > 0 ? "container.cdi_dirs" : CDI_DIRECTORIES);
+		cdi_dirs->count > 0 ? "container.cdi_dirs" : CDI_DIRECTORIES);
 }
 
 static int add_cdi_name(struct entry *entry, struct device *device, const char *uuid)
@@ -349,14 +348,15 @@ static int add_cdi_name(struct entry *entry, struct device *device, const char *
 	struct described described = { .entry = entry, .device = device };
 	const char *kind = entry->match->cdi_kind;
 	struct cdi_definition definition;
+	const struct cdi_files *files;
 	char name[128];
 	int r;
 
 	(void)snprintf(name, sizeof(name), "%s=%s", kind, uuid);
-	r = cdi_files_read(entry->cdi, entry->scan, entry->cdi_dirs);
+	r = scan_cdi(entry->scan, entry->declaration, &files);
 	if (r < 0)
 		return r;
-	cdi_files_find(entry->cdi, kind, uuid, &definition);
+	cdi_files_find(files, kind, uuid, &definition);
 	if (definition.status == CDI_UNDEFINED && !definition.file)
 		return set_undefined(entry, device, name);
 	if (definition.status == CDI_DEFINED) {
@@ -658,7 +658,6 @@ static int add_distances(const struct nvidia_host *host, const struct nvidia_rep
 int nvidia_list(const struct declaration *declaration, struct scan *scan, struct nvidia_host *host,
 	const struct nvidia_reports *reports, struct error *error)
 {
-	_cleanup_cdi_files_ struct cdi_files cdi = { 0 };
 	int r = 0;
 
 	if (host->n_gpus == 0)
@@ -670,8 +669,7 @@ int nvidia_list(const struct declaration *declaration, struct scan *scan, struct
 			.host = host,
 			.reports = reports,
 			.number = i,
-			.cdi = &cdi,
-			.cdi_dirs = &declaration->container.cdi_dirs,
+			.declaration = declaration,
 		};
 
 		r = list_entry(&entry, host);

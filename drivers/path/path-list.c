@@ -153,15 +153,7 @@ static int read_place(
 /* Watches the directory a symbolic link leads to: the link stays when its target goes. */
 static int watch_target(struct scan *scan, const char *host, const char *target)
 {
-	_cleanup_free_ char *directory = NULL;
-
-	if (streq(host, target))
-		return 0;
-	directory = strdup(target);
-	if (!directory)
-		return -ENOMEM;
-	*strrchr(directory, '/') = '\0';
-	return scan_watch(scan, *directory ? directory : "/");
+	return streq(host, target) ? 0 : scan_watch_parent(scan, target);
 }
 
 static int claim_node(const char *path, void *userdata)
@@ -302,7 +294,7 @@ static int pick_place(struct scan *scan, const struct zip *zip, const struct pat
 	r = read_place(scan, member, host, place);
 	if (r < 0 || !place->host)
 		return r < 0 ? r : member->optional;
-	r = scan_excludes(scan, zip->declaration, &path_conditions, (void *)host, host);
+	r = scan_excludes(scan, zip->declaration, &path_conditions, (void *)host, host, host);
 	if (r != 0) {
 		place->host = NULL;
 		return r < 0 ? r : member->optional;

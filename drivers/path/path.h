@@ -8,6 +8,7 @@
  */
 
 #include "common/map.h"
+#include "drivers/host/scan.h"
 #include "drivers/model/declaration.h"
 #include "drivers/model/driver.h"
 

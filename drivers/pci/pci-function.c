@@ -422,7 +422,7 @@ int pci_function_find(struct pci_scan *pci, const char *address, const struct pc
 			return r;
 		if (r == 0)
 			continue;
-		r = scan_excludes(pci->scan, pci->declaration, asked, &function, name);
+		r = scan_excludes(pci->scan, pci->declaration, asked, &function, name, name);
 		if (r != 0)
 			return MIN_OF(r, 0);
 		*ret_function = function;

@@ -103,18 +103,6 @@ struct node_target {
 	const char *permissions;
 };
 
-static int watch_parent(struct scan *scan, const char *path)
-{
-	_cleanup_free_ char *directory = strdup(path);
-	char *slash;
-
-	if (!directory)
-		return -ENOMEM;
-	slash = strrchr(directory, '/');
-	slash[slash == directory ? 1 : 0] = '\0';
-	return scan_watch(scan, directory);
-}
-
 static int add_node(const struct node_target *target, const char *path, bool optional)
 {
 	const char *root = scan_root(target->scan);
@@ -122,7 +110,7 @@ static int add_node(const struct node_target *target, const char *path, bool opt
 	struct stat st;
 	int r;
 
-	r = watch_parent(target->scan, path);
+	r = scan_watch_parent(target->scan, path);
 	if (r < 0)
 		return r;
 	r = node_state_read(root, path, target->scan, &state);

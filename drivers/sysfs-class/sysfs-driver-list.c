@@ -208,8 +208,8 @@ static int match_one(struct candidates *candidates, const struct sysfs_match *ma
 		scan_tally(candidates->scan, entry, &sysfs_driver_conditions));
 	if (r <= 0 || map_get(&candidates->seen, directory))
 		return r;
-	r = scan_excludes(
-		candidates->scan, candidates->declaration, &sysfs_driver_conditions, &found, name);
+	r = scan_excludes(candidates->scan, candidates->declaration, &sysfs_driver_conditions,
+		&found, name, directory);
 	return r == 0 ? add_member(candidates, match, directory) : MIN_OF(r, 0);
 }
 

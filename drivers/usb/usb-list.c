@@ -329,7 +329,8 @@ static int take_next(const struct declaration *declaration, struct place *place,
 			return r;
 		if (r == 0)
 			continue;
-		r = scan_excludes(device->scan, declaration, &usb_conditions, device, name);
+		r = scan_excludes(device->scan, declaration, &usb_conditions, device, name,
+			device->directory);
 		if (r < 0)
 			return r;
 		device->taken = true;

@@ -528,6 +528,27 @@ static void test_cdi(void **state)
 	assert_true(strings_contain(&found(GPU_A)->cdi, "nvidia.com/gpu=" GPU_A));
 }
 
+/* The rest of a scan sees the files that the driver has seen. */
+static void test_cdi_is_read_once(void **state)
+{
+	_cleanup_config_ struct config *declared =
+		declare("driver = \"nvidia\"; match = ( { expose = \"cdi\"; } );");
+	const struct cdi_files *files;
+	struct cdi_definition definition;
+
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 0, GPU_A, "1\n");
+	host_mkdir("/etc/cdi");
+	host_mkdir("/run/cdi");
+	host_write("/run/cdi/nvidia.json", CDI_JSON("nvidia.com/gpu", CDI_JSON_PLAIN(GPU_A)));
+	list_entries("nvidia", "{ expose = \"cdi\"; }");
+	assert_null(found(GPU_A)->problem);
+	host_remove("/run/cdi/nvidia.json");
+	assert_int_equal(scan_cdi(&scan, declaration_of(declared), &files), 0);
+	cdi_files_find(files, "nvidia.com/gpu", GPU_A, &definition);
+	assert_int_equal(definition.status, CDI_DEFINED);
+}
+
 /* Files of other directories, which runtimes are configured to read. */
 static void test_cdi_dirs(void **state)
 {
@@ -681,6 +702,7 @@ int main(void)
 		HOST_TEST(test_mismatch),
 		HOST_TEST(test_driver_in_a_container),
 		HOST_TEST(test_cdi),
+		HOST_TEST(test_cdi_is_read_once),
 		cmocka_unit_test_setup_teardown(test_cdi_dirs, host_setup, inventory_teardown),
 		HOST_TEST(test_cdi_of_another_driver),
 		HOST_TEST(test_nonsense),

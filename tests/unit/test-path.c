@@ -352,6 +352,16 @@ static void test_zip_without_excluded(void **state)
 	expect_explained("driver = \"path\"; match = \"/dev/a*\"; "
 			 "exclude = ( { match = ( \"/dev/c*\", \"/dev/a1\" ); } );",
 		"exclude[0].match[0] leaves out none of 3 paths: path refused 3 (/dev/a0 differs)\n");
+	/* A path that several devices have counts once, also in an entry with several. */
+	expect_explained(
+		"driver = \"path\"; match = ( { paths = ( \"/dev/a*\", "
+		"{ path = \"/dev/one0\"; limit = 3; } ); } ); "
+		"exclude = ( { match = ( { paths = ( \"/dev/c*\", \"/dev/d*\" ); } ); } );",
+		"exclude[0].match[0] leaves out none of 4 paths: path refused 4 (/dev/a0 differs)\n");
+	expect_explained("driver = \"path\"; match = ( { paths = ( \"/dev/a*\", "
+			 "{ path = \"/dev/one0\"; limit = 3; } ); } ); "
+			 "exclude = ( { match = \"/dev/o*\"; } );",
+		"exclude[0].match[0] leaves out 1 path, so that no device is left\n");
 }
 
 static void expect_problem(const char *match, const char *expected)

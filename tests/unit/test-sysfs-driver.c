@@ -271,6 +271,11 @@ static void test_exclusions(void **state)
 		"driver = \"sysfs\"; match = ( { subsystem = \"accel\"; id = \"${kernel_name}\"; } ); "
 		"exclude = ( { match = \"a*\"; } );",
 		"");
+	/* A device that two entries select counts once. */
+	expect_explained(
+		"driver = \"sysfs\"; match = ( { subsystem = \"accel\"; name = \"accel0\"; }, \"accel\" ); "
+		"exclude = ( { match = \"accel\"; } );",
+		"exclude[0].match[0] leaves out 2 devices, so that no device is left\n");
 }
 
 /* Devices with the same values never become one, in any order. */

@@ -108,14 +108,32 @@ static void read_partition(const char *root, const char *directory, struct gpu *
 		*p = (char)tolower((unsigned char)*p);
 }
 
+/* Finds the address of a GPU that is a PCI function, or the only device of one (a virtio device). A
+ * USB display is not: others may share its controller. */
+static void read_address(const char *root, struct gpu *gpu)
+{
+	_cleanup_free_ char *parent = strdup(gpu->directory);
+	char subsystem[NAME_MAX + 1];
+
+	if (parent && sysfs_ascend(parent) &&
+		(form_is_pci_address(strrchr(gpu->directory, '/') + 1) ||
+			form_is_pci_address(strrchr(parent, '/') + 1)) &&
+		sysfs_pci_address(root, gpu->directory, gpu->address) >= 0)
+		return;
+	/* A partition's directory is not below its GPU's. */
+	if (gpu->kfd)
+		(void)stpcpy(gpu->address, gpu->kfd->address);
+	else
+		gpu->on_bus = sysfs_read_link(root, gpu->directory, "subsystem", subsystem) >= 0 &&
+			!streq(subsystem, "platform");
+}
+
 /* Reads what entries of `match` ask about. */
 static int describe(const char *root, struct gpu *gpu)
 {
 	_cleanup_free_ char *directory = NULL;
 
-	/* A partition's directory is not below its GPU's. */
-	if (sysfs_pci_address(root, gpu->directory, gpu->address) < 0 && gpu->kfd)
-		(void)stpcpy(gpu->address, gpu->kfd->address);
+	read_address(root, gpu);
 	if (*gpu->address ? format_text(&directory, PCI_DEVICES "/%s", gpu->address) < 0
 			  : !(directory = strdup(gpu->directory)))
 		return -ENOMEM;

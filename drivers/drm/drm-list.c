@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "drivers/drm/drm.h"
+#include "drivers/host/identity.h"
 #include "drivers/host/selector.h"
 #include "drivers/model/declaration.h"
 
@@ -70,15 +71,15 @@ static const char *name_of(const struct gpu *gpu)
 	return *gpu->address ? gpu->address : strrchr(gpu->directory, '/') + 1;
 }
 
-static void make_id(const struct gpu *gpu, char ret_id[static DEVICE_ID_MAX + 1])
+static void make_id(const char *root, const struct gpu *gpu, char ret_id[static DEVICE_ID_MAX + 1])
 {
-	char text[64];
+	char text[IDENTITY_MAX + 1];
 
-	if (*gpu->address && gpu->kfd && gpu->kfd->partition >= 0) {
+	if (*gpu->address && gpu->kfd && gpu->kfd->partition >= 0)
 		(void)snprintf(text, sizeof(text), "%s-p%d", gpu->address, gpu->kfd->partition);
-		device_id_make(text, ret_id);
-	} else
-		device_id_make(name_of(gpu), ret_id);
+	else if (!gpu->on_bus || identity_of(root, gpu->directory, text) < 0)
+		(void)snprintf(text, sizeof(text), "%s", name_of(gpu));
+	device_id_make(text, ret_id);
 }
 
 /* Links that udev makes: "pci-0000:03:00.0-render", "platform-fd4a0000.gpu-card". */
@@ -88,8 +89,8 @@ static int add_by_path(struct device *device, const struct drm_match *match, con
 	const char *name = strrchr(gpu->directory, '/') + 1;
 	_cleanup_free_ char *path = NULL;
 
-	/* A part has no such link. */
-	if (gpu->kfd && gpu->kfd->partition >= 0)
+	/* A part has no such link, and the one of a USB display has another form. */
+	if (gpu->on_bus || (gpu->kfd && gpu->kfd->partition >= 0))
 		return 0;
 	if (format_text(&path, "/dev/dri/by-path/%s-%s-%s", *gpu->address ? "pci" : "platform",
 		    *gpu->address ? gpu->address : name, kind) < 0)
@@ -173,7 +174,7 @@ static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu 
 	/* Another entry of `match` has already added the GPU. */
 	if (gpu->device)
 		return 0;
-	make_id(gpu, id);
+	make_id(scan_root(scan), gpu, id);
 	r = scan_add(scan, id, &device);
 	if (r == -EEXIST)
 		return 0;

@@ -30,7 +30,8 @@ struct drm_match {
 
 struct gpu {
 	char *directory;                /* in /sys, without links */
-	char address[PCI_ADDRESS_SIZE]; /* empty: not on a PCI bus */
+	char address[PCI_ADDRESS_SIZE]; /* empty: not a PCI function, nor a part of one */
+	bool on_bus; /* of another kind, such as USB: its name is a number of the kernel */
 	char driver[NAME_MAX + 1];
 	char partition[PARTITION_MAX + 1];
 	int64_t vendor, model;      /* -1: none */

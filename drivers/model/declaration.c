@@ -80,7 +80,8 @@ static void check_address(const char *id, const struct origin *origin, const str
 	_cleanup_free_ char *address = strndup(id, part ? (size_t)(part - id) : strlen(id));
 	struct error error;
 
-	if (!strchr(id, ':') || startswith(id, "MIG-") || startswith(id, "GPU-") ||
+	/* Some devices of such a driver have an id of another kind: "MIG-...", "usb-...". */
+	if (!strchr(id, ':') || id[strspn(id, "0123456789abcdefABCDEF:.-*?[]!^\\")] ||
 		!has_addresses(driver))
 		return;
 	if (!address)

@@ -4,8 +4,8 @@
  * that no kernel makes.
  * docs/complaints.md: R7.
  */
-#include "driver-fixture.h"
 #include "explained-fixture.h"
+#include "sysfs-fixture.h"
 
 #include "drivers/allocation/preference.h"
 
@@ -223,6 +223,68 @@ static void test_not_on_a_bus(void **state)
 	expect_ids("drm", "{}", "fd4a0000.gpu ");
 	assert_null(device_variable(found("fd4a0000.gpu"), "bdf"));
 	expect_ids("drm", "{ vendor = 0x8086; }", "");
+}
+
+#define CONTROLLER "pci0000:00/0000:00:14.0"
+
+/* USB displays at two ports of a hub. `first` is the number of the node of the first. */
+static void plant_usb_displays(int bus, int first)
+{
+	char hub[64], interface[128];
+
+	(void)snprintf(hub, sizeof(hub), CONTROLLER "/usb%d/%d-1", bus, bus);
+	sys_device(CONTROLLER, "bus/pci", "");
+	sys_device(made(CONTROLLER "/usb%d", bus), "bus/usb", "");
+	sys_device(hub, "bus/usb", "");
+	host_mkdir("/sys/bus/usb/drivers/udl");
+	for (int i = 0; i < 2; i++) {
+		(void)snprintf(interface, sizeof(interface), "/sys/devices/%s/%d-1.%d/%d-1.%d:1.0",
+			hub, bus, 2 + i, bus, 2 + i);
+		sys_device(made("%s/%d-1.%d", hub, bus, 2 + i), "bus/usb", "");
+		sys_device(interface + strlen("/sys/devices/"), "bus/usb", "");
+		host_symlink(
+			"../../../../../../../bus/usb/drivers/udl", made("%s/driver", interface));
+		plant_entry(interface, made("card%d", i == 0 ? first : 1 - first));
+	}
+}
+
+/* Two displays behind one controller, whose buses are numbered in another order after a boot. */
+static void test_usb_displays(void **state)
+{
+	for (int boot = 0; boot < 2; boot++) {
+		assert_int_equal(host_teardown(state), 0);
+		assert_int_equal(host_setup(state), 0);
+		plant_usb_displays(1 + boot, boot);
+		expect_ids("drm", "{}",
+			boot == 0 ? "usb-0000:00:14.0-0:1.2:1.0 usb-0000:00:14.0-0:1.3:1.0 "
+				  : "usb-0000:00:14.0-0:1.3:1.0 usb-0000:00:14.0-0:1.2:1.0 ");
+		assert_int_equal(scan.notes.count, 0);
+		expect_nodes("usb-0000:00:14.0-0:1.2:1.0",
+			boot == 0 ? "/dev/dri/card0 " : "/dev/dri/card1 ");
+		/* The values are not those of its controller. */
+		expect_variable("usb-0000:00:14.0-0:1.2:1.0", "driver", "udl");
+		assert_null(device_variable(found("usb-0000:00:14.0-0:1.2:1.0"), "vendor"));
+		expect_ids("drm", "{ address = \"0000:*\"; }", "");
+		list_entries("drm", "{ by_path = true; }");
+		assert_int_equal(found("usb-0000:00:14.0-0:1.2:1.0")->n_nodes, 1);
+	}
+}
+
+/* The only device of a function, on a bus of its own. */
+static void test_virtio(void **state)
+{
+	static const char mmio[] = "platform/a003e00.virtio_mmio";
+
+	sys_device("pci0000:00/0000:00:02.0", "bus/pci", "");
+	sys_write("pci0000:00/0000:00:02.0", "vendor", "0x1af4\n");
+	sys_device("pci0000:00/0000:00:02.0/virtio3", "bus/virtio", "");
+	plant_entry("/sys/devices/pci0000:00/0000:00:02.0/virtio3", "card0");
+	expect_ids("drm", "{ vendor = 0x1af4; }", "0000:00:02.0 ");
+	/* Without a PCI bus, the number of the kernel is no part of the id. */
+	sys_device(mmio, "bus/platform", "");
+	sys_device(made("%s/virtio7", mmio), "bus/virtio", "");
+	plant_entry(made("/sys/devices/%s/virtio7", mmio), "card1");
+	expect_ids("drm", "{}", "0000:00:02.0 a003e00.virtio_mmio:virtio.0 ");
 }
 
 static void plant_cut(void)
@@ -593,7 +655,7 @@ static void test_addresses_in_rules(void **state)
 		assert_non_null(strstr(problem, "PCI address"));
 	}
 	config = declare(DRM
-		"exclude = ( \"0000:0a:00.0-p1\", \"0000:0[a-c]:*\", \"fd4a0000.gpu\", { where = ( \"bdf=0000:0a:*\", \"bdf=\" ); } );");
+		"exclude = ( \"0000:0a:00.0-p1\", \"0000:0[a-c]:*\", \"fd4a0000.gpu\", \"usb-0000:00:14.0-0:1.2:1.0\", { where = ( \"bdf=0000:0a:*\", \"bdf=\" ); } );");
 }
 
 int main(void)
@@ -606,6 +668,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_nodes_as_a_condition, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_not_on_a_bus, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_usb_displays, host_setup, driver_teardown),
+		cmocka_unit_test_setup_teardown(test_virtio, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_partitions, host_setup, driver_teardown),
 		HOST_TEST(test_unused_parts),
 		cmocka_unit_test_setup_teardown(

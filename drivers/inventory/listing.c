@@ -66,13 +66,31 @@ static void explain_entries(const struct declaration *declaration, struct scan *
 
 /* --- entries of other keys that apply to no device --- */
 
-/* Writes the id that is most like the pattern, as `: there is "ID"`; empty if none is. */
+/* Writes the variable of the device that is like the pattern, such as a node or an address. */
+static void find_variable(
+	const struct device *device, const struct strings *pattern, char *ret_hint, size_t size)
+{
+	for (size_t i = 0; i < device->n_variables && !*ret_hint; i++) {
+		const struct device_variable *variable = &device->variables[i];
+
+		if (patterns_nearly_match(pattern, variable->value))
+			(void)snprintf(ret_hint, size, ": %s has \"%s=%.100s\"", device->id,
+				variable->name, variable->value);
+	}
+}
+
+/* Writes the id that is most like the pattern, as `: there is "ID"`, or else the device with such a
+ * variable; empty if there is none. */
 static void find_like(const struct scan *scan, char *pattern, char *ret_hint, size_t size)
 {
+	const struct strings wanted = { &pattern, 1 };
+
 	*ret_hint = '\0';
 	for (size_t i = 0; i < scan->n_devices && !*ret_hint; i++)
-		if (patterns_nearly_match(&(struct strings){ &pattern, 1 }, scan->devices[i]->id))
+		if (patterns_nearly_match(&wanted, scan->devices[i]->id))
 			(void)snprintf(ret_hint, size, ": there is \"%s\"", scan->devices[i]->id);
+	for (size_t i = 0; i < scan->n_devices && !*ret_hint; i++)
+		find_variable(scan->devices[i], &wanted, ret_hint, size);
 }
 
 /* Writes what a device has instead of "variable=pattern", the one that is most like it first. */

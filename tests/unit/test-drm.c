@@ -606,7 +606,9 @@ static void test_unused_rules(void **state)
 	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
 	plant_gpu("0000:0a:00.0", "0x1002\n", "amdgpu", 1);
 	expect_explained(DRM "exclude = ( \"0000:0a:00.0\", \"*:03:*\" );", "");
-	expect_explained(DRM "exclude = \"card1\";", "exclude[0] leaves out no device\n");
+	expect_explained(DRM "exclude = \"card1\";",
+		"exclude[0] leaves out no device: 0000:0a:00.0 has \"card=/dev/dri/card1\"\n");
+	expect_explained(DRM "exclude = \"card7\";", "exclude[0] leaves out no device\n");
 	expect_explained(DRM "exclude = ( \"0000:03:00.0\", { where = \"vendor=8086\"; } );",
 		"exclude[1] leaves out no device: 0000:03:00.0 has \"vendor=0x8086\"\n");
 	expect_explained(DRM "exclude = ( { where = \"driver=nouveau\"; } );",

@@ -3,6 +3,7 @@
  * Driver "pci": functions by their IOMMU groups, and why one cannot be assigned.
  * docs/complaints.md: W10.
  */
+#include "explained-fixture.h"
 #include "host-use-fixture.h"
 #include "pci-machine-fixture.h"
 
@@ -215,11 +216,12 @@ static void test_group_together(void **state)
 	assert_string_equal(seen(), "0000:03:00.0 0000:03:00.1! 0000:04:00.0 ");
 }
 
+#define VFIO_OF_VENDOR "driver = \"pci\"; match = ( { access = \"vfio\"; vendor = 0x10de; } ); "
+
 static void test_group_without_excluded(void **state)
 {
 	static const char policy[] =
-		"driver = \"pci\"; match = ( { access = \"vfio\"; vendor = 0x10de; } ); "
-		"exclude = ( { match = ( { class = 0x0403; } ); } );";
+		VFIO_OF_VENDOR "exclude = ( { match = ( { class = 0x0403; } ); } );";
 
 	plant_group();
 	pci_bind("0000:03:00.1", "vfio-pci");
@@ -229,6 +231,11 @@ static void test_group_without_excluded(void **state)
 	assert_int_equal(scan.devices[0]->claims.count, 2);
 	assert_string_equal(scan.devices[0]->claims.items[0], "pci:0000:03:00.0");
 	assert_string_equal(scan.devices[0]->claims.items[1], "iommu_group:12");
+	/* Only the first function names the device. */
+	expect_explained(VFIO_OF_VENDOR "exclude = \"0000:03:00.1\";",
+		"exclude[0] leaves out no device: 0000:03:00.0 has \"addresses=0000:03:00.0,0000:03:00.1\"\n");
+	expect_explained(VFIO_OF_VENDOR "exclude = ( { where = \"device=0x10f8\"; } );",
+		"exclude[0] leaves out no device: 0000:03:00.0 has \"device=0x1eb8\"\n");
 }
 
 static void test_fold_names_all(void **state)

@@ -146,6 +146,13 @@ static void test_exclusions(void **state)
 		"( { combine = true; } ); exclude = ( { match = ( { vendor = 0x15b4; }, { name = \"mlx5_0\"; } ); } );",
 		"exclude[0].match[0] leaves out none of 4 RDMA devices: vendor refused 4 (irdma0 has 0x8086)\n");
 
+	/* The device that is made of all of them has an id and variables of its own. */
+	expect_explained(RDMA "( { combine = true; } ); exclude = \"0000:d8:00.0\";",
+		"exclude[0] leaves out no device\n");
+	expect_explained(RDMA
+		"( { combine = true; } ); exclude = ( { where = \"driver=mlx5_core\"; } );",
+		"exclude[0] leaves out no device\n");
+
 	/* The default of a key leaves out what has virtual functions, but not in `exclude`. */
 	plant_function("0000:5e:01.0", "0x020000", "8086:1889", "vfio-pci");
 	plant_vf("0000:5e:00.0", 0, "0000:5e:01.0");

@@ -107,6 +107,16 @@ class Claims(NodeTest):
         self.node.await_allocatable(a=1, b=2)
         until(lambda: self.reasons("b").get("card1") == "claimed by vendor.example/a", "the status to say so")
 
+    def test_node_in_a_directory(self):
+        """A container with the directory gets each node in it."""
+        os.mkdir(self.node.path("dev/snd"))
+        os.rename(self.node.path("dev/card1"), self.node.path("dev/snd/card1"))
+        directory = '{ name = "vendor.example/a"; driver = "path"; match = ( { path = "%s"; type = "device"; } ); }'
+        self.node.configure(directory % self.node.path("dev/snd"), self.cards("b", "snd/card1"), self.cards("c"))
+        self.start()
+        self.node.await_allocatable(a=1, b=0, c=2)
+        until(lambda: self.reasons("b").get("card1") == "claimed by vendor.example/a", "the status to name the resource")
+
     def test_shared_helper(self):
         """What is part of many devices is nobody's."""
         os.mknod(self.node.path("dev/control"), stat.S_IFCHR | 0o666, os.makedev(1, 5))

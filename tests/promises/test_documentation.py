@@ -128,6 +128,23 @@ class Documentation(unittest.TestCase):
                             headings = re.findall(r"^#+ (.*)$", file.read(), re.M)
                         self.assertIn(anchor, [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings])
 
+    def test_reports_have_tests(self):
+        """Each row of docs/reports-coverage.md names tests that exist, or a page."""
+        n = 0
+        with open(ROOT + "/docs/reports-coverage.md") as file:
+            rows = [line for line in file if line.startswith("| ") and not line.rstrip().endswith(("| tests |", "| page |"))]
+        for row in rows:
+            with self.subTest(row[:60]):
+                tests = re.findall(r"`(tests/[^`]+)`: ((?:`\w+`(?:, )?)+)", row)
+                self.assertTrue(tests or re.search(r"\]\([^)]+\.md#[^)]+\) \|$", row))
+                for path, names in tests:
+                    with open(os.path.join(ROOT, path)) as file:
+                        source = file.read()
+                    for name in re.findall(r"`(\w+)`", names):
+                        self.assertTrue(re.search(rf"(static void|def) {name}\(", source), f"{path} has no {name}")
+                        n += 1
+        self.assertGreater(n, 100)
+
     def test_installed_pages(self):
         """Their links lead to what is installed with them, and examples that are programs can be run."""
         with tempfile.TemporaryDirectory() as directory:

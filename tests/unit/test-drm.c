@@ -572,6 +572,21 @@ static void test_plugged_and_unplugged(void **state)
 }
 
 /* Why entries find nothing. */
+/* Virtual functions are made on a GPU that was offered. */
+static void test_split_later(void **state)
+{
+	plant_gpu("0000:03:00.0", "0x8086\n", "xe", 0);
+	start("driver = \"drm\"; match = ( { vendor = 0x8086; } );");
+	assert_string_equal(seen(), "0000:03:00.0! ");
+	host_mkdir(GPU("0000:03:00.1"));
+	host_symlink("../0000:03:00.1", GPU("0000:03:00.0") "/virtfn0");
+	plant_gpu("0000:0a:00.0", "0x1002\n", "amdgpu", 1);
+	RUN_UNTIL(*loss_of("0000:03:00.0"));
+	assert_string_equal(loss_of("0000:03:00.0"),
+		"0000:03:00.0 is not listed any more: \"split\" of match[0] refuses it, because it "
+		"has virtual functions: match these, or set split = true");
+}
+
 static void test_explanations(void **state)
 {
 	char expected[256];
@@ -674,6 +689,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_virtio, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_partitions, host_setup, driver_teardown),
 		HOST_TEST(test_unused_parts),
+		cmocka_unit_test_setup_teardown(test_split_later, host_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_partitions_in_upper_bits, host_setup, driver_teardown),
 		cmocka_unit_test_setup_teardown(test_hidden_compute, host_setup, driver_teardown),

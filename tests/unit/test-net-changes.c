@@ -425,6 +425,8 @@ static void test_port(void **state)
 		BRIDGE "/0000:3b:02.1/net/ens785f0v1/master");
 	set_loopback(fd, 0);
 	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1? "));
+	assert_non_null(strstr(loss_of("0000:3b:02.1"),
+		"the host needs interface ens785f0v1: it is a port of a bridge or bond"));
 	host_remove(BRIDGE "/0000:3b:02.1/net/ens785f0v1/master");
 	set_loopback(fd, IFF_UP);
 	RUN_UNTIL(streq(seen(), "0000:3b:02.0 0000:3b:02.1 "));

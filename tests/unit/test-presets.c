@@ -190,6 +190,25 @@ static void test_what_they_find(void **state)
 	}
 }
 
+/* Software that has one name: each is a device, and the kernel's number in its id is reported. */
+static void test_equal_software(void **state)
+{
+	_cleanup_config_ struct config *declared = declare_preset("watchdog");
+	_cleanup_scan_ struct scan found = { 0 };
+
+	make_entry("virtual/watchdog/watchdog0 : class/watchdog watchdog0");
+	make_entry("/sys/devices/virtual/watchdog/watchdog0/identity = Software Watchdog\n");
+	make_entry("virtual/watchdog/watchdog2 : class/watchdog watchdog2");
+	make_entry("/sys/devices/virtual/watchdog/watchdog2/identity = Software Watchdog\n");
+	scan_devices(declared, &found);
+	assert_int_equal(found.n_devices, 2);
+	assert_string_equal(found.devices[0]->id, "watchdog:watchdog0");
+	assert_string_equal(found.devices[1]->id, "watchdog:watchdog2");
+	assert_int_equal(found.notes.count, 2);
+	assert_non_null(strstr(found.notes.items[0],
+		" has the id watchdog:watchdog0, because several devices would be watchdog-"));
+}
+
 static bool has_row(const char *preset)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
@@ -246,6 +265,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_they_find),
+		HOST_TEST(test_equal_software),
 		cmocka_unit_test(test_all_are_known),
 		cmocka_unit_test(test_preset_leaves_no_trace),
 	};

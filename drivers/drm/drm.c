@@ -64,7 +64,7 @@ static const struct option drm_options[] = {
 		.key = "by_path",
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct drm_match, by_path),
-		.help = "Whether the nodes also get their names in /dev/dri/by-path, which media libraries use.",
+		.help = "Whether the nodes also get their names in /dev/dri/by-path, which media libraries use. A USB display gets none.",
 	},
 	{
 		.key = "compute",

@@ -11,12 +11,13 @@
 static void print_help(const char *config_file)
 {
 	(void)printf(
-		"devplugd [-c FILE] [--watch | --check | --diff | --dump]\n"
+		"devplugd [-c FILE] [[--watch] [--standby] | --check | --diff | --dump]\n"
 		"\n"
 		"Offers the hardware of this host to its kubelet as extended resources.\n"
 		"\n"
 		"  -c, --config=FILE  Read FILE instead of %s\n"
 		"      --watch        Reload the configuration whenever its files change\n"
+		"      --standby      Start only when no other devplugd uses the same runtime_dir\n"
 		"      --check        Check the configuration and exit\n"
 		"      --diff         Print what a reload would change and exit\n"
 		"      --dump         Print the configuration with all defaults and exit\n"
@@ -31,10 +32,18 @@ static void print_help(const char *config_file)
 
 int arguments_parse(int argc, char *argv[], struct arguments *arguments)
 {
-	enum { OPTION_WATCH = 0x100, OPTION_CHECK, OPTION_DIFF, OPTION_DUMP, OPTION_VERSION };
+	enum {
+		OPTION_WATCH = 0x100,
+		OPTION_STANDBY,
+		OPTION_CHECK,
+		OPTION_DIFF,
+		OPTION_DUMP,
+		OPTION_VERSION
+	};
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' },
 		{ "watch", no_argument, NULL, OPTION_WATCH },
+		{ "standby", no_argument, NULL, OPTION_STANDBY },
 		{ "check", no_argument, NULL, OPTION_CHECK },
 		{ "diff", no_argument, NULL, OPTION_DIFF },
 		{ "dump", no_argument, NULL, OPTION_DUMP },
@@ -52,6 +61,9 @@ int arguments_parse(int argc, char *argv[], struct arguments *arguments)
 			break;
 		case OPTION_WATCH:
 			arguments->watch = true;
+			break;
+		case OPTION_STANDBY:
+			arguments->standby = true;
 			break;
 		case OPTION_CHECK:
 			arguments->action = ACTION_CHECK;

@@ -13,7 +13,8 @@ enum action { ACTION_RUN, ACTION_CHECK, ACTION_DIFF, ACTION_DUMP };
 struct arguments {
 	const char *config_file; /* the default, until an option changes it */
 	enum action action;
-	bool watch; /* reload automatically when the files change */
+	bool watch;   /* reload automatically when the files change */
+	bool standby; /* start only when no other devplugd uses runtime_dir */
 };
 
 /* Returns 1 to continue, 0 if the option is complete in itself (help, version), -EINVAL for a wrong

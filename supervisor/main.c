@@ -14,6 +14,7 @@
 #include "supervisor/arguments.h"
 #include "supervisor/control/ask.h"
 #include "supervisor/daemon-loop.h"
+#include "supervisor/files/runtime-lock.h"
 #include "supervisor/helpers/dra-identity-check.h"
 #include "supervisor/kubelet/write-access.h"
 #include "supervisor/log-report.h"
@@ -225,6 +226,45 @@ static int start_without_file(const struct report *report)
 	return run(TAKE_PTR(config), true);
 }
 
+/* Whether to start: the lock of the directory is free. A signal to stop ends the wait. Signals are
+ * blocked, also those that would wake up a process that waits for a lock, so this asks again and
+ * again. */
+static bool await_lock(const char *runtime_dir)
+{
+	const struct timespec pause = { .tv_nsec = 20L * 1000 * 1000 };
+	sigset_t stop;
+
+	(void)sigemptyset(&stop);
+	(void)sigaddset(&stop, SIGINT);
+	(void)sigaddset(&stop, SIGTERM);
+	while (runtime_lock_is_taken(runtime_dir))
+		if (sigtimedwait(&stop, NULL, &pause) >= 0)
+			return false;
+	return true;
+}
+
+/* The file is checked first, so that a new version that refuses it fails while the other devplugd
+ * still serves. Returns whether to start; if not, the exit status is set. */
+static bool stand_by(int *ret_status)
+{
+	_cleanup_config_ struct config *config = NULL;
+	_cleanup_report_ struct report report = { 0 };
+	_cleanup_free_ char *runtime_dir = NULL;
+
+	if (config_find_runtime_dir(arg.config_file, &runtime_dir) < 0 ||
+		!runtime_lock_is_taken(runtime_dir))
+		return true;
+	if (config_load(arg.config_file, &report, &config) < 0) {
+		print_report(&report);
+		*ret_status = EXIT_CONFIG;
+		return false;
+	}
+	set_up_log(config);
+	log_notice("another devplugd uses %s; this one starts when it has ended", runtime_dir);
+	*ret_status = EXIT_SUCCESS;
+	return await_lock(runtime_dir);
+}
+
 int main(int argc, char *argv[])
 {
 	_cleanup_config_ struct config *config = NULL;
@@ -236,8 +276,11 @@ int main(int argc, char *argv[])
 	r = arguments_parse(argc, argv, &arg);
 	if (r <= 0)
 		return r < 0 ? EXIT_USAGE : EXIT_SUCCESS;
-	if (arg.action == ACTION_RUN)
+	if (arg.action == ACTION_RUN) {
 		block_signals();
+		if (arg.standby && !stand_by(&r))
+			return r;
+	}
 
 	r = config_load(arg.config_file, &report, &config);
 	if (r < 0) {

@@ -40,3 +40,16 @@ int runtime_lock_take(int directory_fd, const char *path, struct error *error)
 	return error_set(
 		error, -errno, "cannot lock %s/" RUNTIME_LOCK_FILE ": %s", path, strerror(errno));
 }
+
+bool runtime_lock_is_taken(const char *path)
+{
+	_cleanup_close_ int directory_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct error ignored = { 0 };
+	int r;
+
+	if (directory_fd < 0)
+		return false;
+	r = runtime_lock_take(directory_fd, path, &ignored);
+	(void)close_fd(r);
+	return r == -EBUSY;
+}

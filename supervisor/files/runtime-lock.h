@@ -13,3 +13,6 @@
  * it until its file is closed, or negative errno with the error filled: -EBUSY: another devplugd
  * has it. */
 int runtime_lock_take(int directory_fd, const char *path, struct error *error);
+
+/* Whether another process has the lock of the directory with this path. */
+bool runtime_lock_is_taken(const char *path);

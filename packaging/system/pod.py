@@ -33,7 +33,7 @@ RESOURCES = """resources = (
 """
 
 
-def pod_of(daemonset, image, scratch):
+def pod_of(daemonset, name, image, scratch):
     """The DaemonSet's pod with an image and directories of this test, and the ConfigMap that it wants."""
     spec = daemonset["spec"]["template"]["spec"]
     container = spec["containers"][0]
@@ -44,7 +44,7 @@ def pod_of(daemonset, image, scratch):
     for volume in spec["volumes"]:
         if "hostPath" in volume and not volume["hostPath"]["path"] in ("/dev", "/sys"):
             volume["hostPath"]["path"] = os.path.join(scratch, volume["name"])
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "devplugd", "labels": {"app": "devplugd"}}, "spec": spec}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "devplugd"}}, "spec": spec}
     return pod, probes
 
 
@@ -57,6 +57,8 @@ class Pod:
         self.plugins = os.path.join(self.scratch, "device-plugins")
         os.mkdir(self.plugins)
         self.kubelet = None
+        # podman puts the name of the pod before that of the container.
+        self.name, self.container = "pod-1", "pod-1-devplugd"
 
     def podman(self, *words):
         return subprocess.run(["podman", "--root", self.work + "/storage", "--runroot", self.work + "/run",
@@ -77,22 +79,26 @@ class Pod:
             self.kubelet = subprocess.Popen(
                 [os.path.join(self.bin, "devplug-kubelet"), "run", "--json", "--plugin-dir", self.plugins, "--state-dir",
                  self.scratch + "/kubelet"], stdout=file, stderr=subprocess.DEVNULL)
+        self.create()
+
+    def create(self):
+        """The ConfigMap, and the pod with the name that is set."""
         with open(os.path.join(BASE, "daemonset.yaml")) as file:
-            pod, self.probes = pod_of(yaml.safe_load(file), self.image, self.scratch)
+            pod, self.probes = pod_of(yaml.safe_load(file), self.name, self.image, self.scratch)
         with open(os.path.join(METRICS, "metrics.conf")) as file:
             metrics = file.read()
         volume = next(v for v in pod["spec"]["volumes"] if "configMap" in v)["configMap"]["name"]
         configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": volume},
                          "data": {"resources.conf": RESOURCES % 3, "metrics.conf": metrics}}
-        self.manifest = os.path.join(self.scratch, "pod.yaml")
-        with open(self.manifest, "w") as file:
+        manifest = os.path.join(self.scratch, "pod.yaml")
+        with open(manifest, "w") as file:
             yaml.safe_dump_all([configuration, pod], file)
-        self.do("play", "kube", "--network", "none", self.manifest)
+        self.do("play", "kube", "--network", "none", manifest)
         self.configuration = os.path.join(
             self.do("volume", "inspect", "--format", "{{.Mountpoint}}", volume).strip(), "resources.conf")
 
     def devplugctl(self, *words):
-        return self.podman("exec", "devplugd-devplugd", "devplugctl", *words)
+        return self.podman("exec", self.container, "devplugctl", *words)
 
     def allocatable(self, **counts):
         words = ",".join(f"vendor.example/{name}={n}" for name, n in counts.items())
@@ -103,7 +109,7 @@ class Pod:
         status = json.loads(self.devplugctl("status", "--json").stdout)
         inside = {r["pid"]: r["name"] for r in status["resources"]}
         pids = {}
-        for word in self.do("top", "devplugd-devplugd", "pid", "hpid").split("\n")[1:]:
+        for word in self.do("top", self.container, "pid", "hpid").split("\n")[1:]:
             if word.strip():
                 own, host = word.split()
                 if int(own) in inside:
@@ -111,11 +117,12 @@ class Pod:
         return pids
 
     def log(self):
-        result = self.podman("logs", "devplugd-devplugd")
+        result = self.podman("logs", self.container)
         return result.stdout + result.stderr
 
     def close(self):
-        self.podman("pod", "rm", "-f", "-t", "0", "devplugd")
+        for number in (1, 2):
+            self.podman("pod", "rm", "-f", "-t", "0", f"pod-{number}")
         self.podman("volume", "rm", "-f", "devplugd")
         if self.kubelet:
             self.kubelet.kill()
@@ -167,14 +174,14 @@ def children_have_no_privilege(pod):
 def probes_of_the_manifest(pod):
     """They pass, and fail while the daemon is stuck."""
     for command in pod.probes:
-        pod.do("exec", "devplugd-devplugd", *command)
-    daemon = int(pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd"))
+        pod.do("exec", pod.container, *command)
+    daemon = int(pod.do("inspect", "--format", "{{.State.Pid}}", pod.container))
     os.kill(daemon, signal.SIGSTOP)
     for command in pod.probes:
-        check(pod.podman("exec", "devplugd-devplugd", *command).returncode != 0, f"{command} passes for a daemon that hangs")
+        check(pod.podman("exec", pod.container, *command).returncode != 0, f"{command} passes for a daemon that hangs")
     os.kill(daemon, signal.SIGCONT)
     for command in pod.probes:
-        until(lambda: pod.podman("exec", "devplugd-devplugd", *command).returncode == 0, f"{command} to pass")
+        until(lambda: pod.podman("exec", pod.container, *command).returncode == 0, f"{command} to pass")
 
 
 @step
@@ -198,7 +205,7 @@ def looks_at_the_host(pod):
 @step
 def metrics(pod):
     """Reads the exporter's metrics from the pod's network."""
-    pid = pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd").strip()
+    pid = pod.do("inspect", "--format", "{{.State.Pid}}", pod.container).strip()
     text = until(lambda: subprocess.run(
         ["nsenter", "-t", pid, "-n", sys.executable, "-c", "import urllib.request as r; "
          "print(r.urlopen('http://127.0.0.1:10970/metrics').read().decode())"], capture_output=True, text=True).stdout,
@@ -236,40 +243,41 @@ def cordons(pod):
 
 @step
 def restarted(pod):
-    before = pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd")
+    before = pod.do("inspect", "--format", "{{.State.Pid}}", pod.container)
     os.kill(int(before), signal.SIGKILL)
-    until(lambda: pod.do("inspect", "--format", "{{.State.Pid}}", "devplugd-devplugd").strip() not in ("0", before.strip()),
+    until(lambda: pod.do("inspect", "--format", "{{.State.Pid}}", pod.container).strip() not in ("0", before.strip()),
           lambda: "the container to be restarted: " + pod.podman("ps", "-a", "--pod").stdout)
     pod.allocatable(full=5, token=2)
 
 
 @step
 def replaced(pod):
-    """As a DaemonSet does it when its template changes: the new pod is created when the old one has ended."""
-    def events():
+    """As a DaemonSet does it when its template changes: the new pod is ready beside the old one, which is then removed."""
+    def registered(after=0):
         with open(pod.events) as file:
-            return [json.loads(line) for line in file]
+            return sorted([e["resource"] for e in map(json.loads, file) if e.get("event") == "registered"][after:])
 
-    before = len(events())
+    before = len(registered())
+    old, pids = pod.name, pod.pids()
+    pod.name, pod.container = "pod-2", "pod-2-devplugd"
+    pod.create()
+    until(lambda: "this one starts when it has ended" in pod.log(), lambda: "the new pod to wait: " + pod.log())
+    for command in pod.probes:
+        pod.do("exec", pod.container, *command)
+    check(registered(before) == [], f"the new pod does not wait: {registered(before)}")
     started = time.monotonic()
-    pod.do("stop", "-t", "15", "devplugd-devplugd")
-    ended = time.monotonic()
-    pod.do("pod", "rm", "-f", "-t", "0", "devplugd")
-    pod.do("volume", "rm", "devplugd")
-    removed = time.monotonic()
-    pod.do("play", "kube", "--network", "none", pod.manifest)
-    created = time.monotonic()
+    pod.do("stop", "-t", "15", old + "-devplugd")
+    names = ["vendor.example/" + name for name in ("full", "token", "zero")]
+    until(lambda: registered(before) == names, lambda: f"the new pod to register its resources: {registered(before)}{pod.log()}")
     pod.allocatable(full=3, token=2, zero=1)
-    back = time.monotonic()
-    news = [e for e in events()[before:] if e.get("event") == "registered"]
-    check(sorted(e["resource"] for e in news) == ["vendor.example/" + name for name in ("full", "token", "zero")], f"{news}")
-    print(f"  {back - started:.1f} s without devices: {ended - started:.1f} s until the daemon has ended, {removed - ended:.1f} s and "
-          f"{created - removed:.1f} s until podman has removed the pod and created another, {back - created:.1f} s until all is back")
+    print(f"  {time.monotonic() - started:.1f} s from the request to stop until the new pod serves all resources")
+    check(not set(pids.values()) & set(pod.pids().values()), "processes of the old pod")
+    pod.do("pod", "rm", "-f", "-t", "0", old)
 
 
 @step
 def stopped(pod):
-    pod.do("stop", "-t", "15", "devplugd-devplugd")
+    pod.do("stop", "-t", "15", pod.container)
     check([s for s in os.listdir(pod.plugins) if s.startswith("devplugd")] == [], "sockets are left")
 
 

@@ -209,7 +209,7 @@ class Manifests(unittest.TestCase):
         """Each is used, and a release for a pool has nothing in common with another one's objects."""
         values = {"image": {"repository": "registry.example/devplugd", "tag": "x"}, "imagePullSecrets": [{"name": "registry"}],
                   "nodeSelector": {"vendor.example/pool": "gpu"}, "tolerations": [{"key": "gpu", "operator": "Exists"}],
-                  "configuration": "resources = ( );\n", "metrics": {"enabled": True, "port": 1234}, "maxUnavailable": 1,
+                  "configuration": "resources = ( );\n", "metrics": {"enabled": True, "port": 1234}, "maxSurge": 1,
                   "priorityClassName": "other", "resources": {"limits": {"memory": "2Gi"}},
                   "extraVolumes": [{"name": "opt", "hostPath": {"path": "/opt"}}],
                   "extraVolumeMounts": [{"name": "opt", "mountPath": "/host/opt"}]}
@@ -221,7 +221,7 @@ class Manifests(unittest.TestCase):
         spec = objects["DaemonSet"]["spec"]
         self.assertEqual(spec["selector"]["matchLabels"]["app.kubernetes.io/instance"], "gpu")
         self.assertEqual(spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"])
-        self.assertEqual(spec["updateStrategy"]["rollingUpdate"], {"maxUnavailable": 1})
+        self.assertEqual(spec["updateStrategy"]["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
         spec = spec["template"]["spec"]
         container = spec["containers"][0]
         self.assertEqual((container["image"], container["resources"]["limits"]), ("registry.example/devplugd:x", {"memory": "2Gi"}))

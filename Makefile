@@ -8,6 +8,9 @@ JOBS ?= $(shell nproc)
 MINUTES ?= 60
 STEPS ?= 10000
 SEED ?= 1
+# Of the image: amd64 or arm64.
+NATIVE = $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
+ARCH ?= $(NATIVE)
 VERSION = $(shell sed -n 's/^project(devplugd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
 .PHONY: all help dependencies test-dependencies build demo cluster-demo test test-gpu test-hardware test-system test-minimal bench random soak fuzz dist deb rpm \
@@ -28,7 +31,7 @@ help:
 	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root; SUITE=trixie)"
 	@echo "make test-minimal what README tells a new user to do, in a minimal booted system (root; SUITE=trixie)"
 	@echo "make test-rpm    install, upgrade and remove the RPM packages in a booted system (root)"
-	@echo "make image       build the container image (podman)"
+	@echo "make image       build the container image (podman; ARCH=arm64)"
 	@echo "make test-container run the DaemonSet's pod with it (root)"
 	@echo "make bench       measure it on this machine (root; ARGS=\"--only memory\", see tests/bench/bench --help)"
 	@echo "make random      STEPS=10000 random steps of kills, reloads, restarts and unplugging (root; SEED=1)"
@@ -99,7 +102,8 @@ test-rpm:
 	@packaging/test-system bookworm rpm
 
 image:
-	podman build -f packaging/container/Containerfile -t devplugd:$(VERSION) .
+	podman build -f packaging/container/Containerfile --platform linux/$(ARCH) \
+		--build-arg BUILDPLATFORM=linux/$(NATIVE) -t devplugd:$(VERSION)$(if $(filter-out $(NATIVE),$(ARCH)),-$(ARCH)) .
 
 test-container: build
 	@packaging/install-dependencies container

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pod of the DaemonSet with its metrics, run by podman: it serves this host's devices with what the manifest allows it.
 
-Usage: pod.py BIN_FOLDER WORK_FOLDER IMAGE. Only the places in the manifest that exist once on a host are changed: the plugin
-directory and the state. Exit status 77: podman cannot run containers here.
+Only the places in the manifest that exist once on a host are changed: the plugin directory and the state.
 """
 import json
 import os
@@ -15,7 +14,7 @@ import time
 
 import yaml
 
-from waiting import Failure, check, until
+from waiting import check, until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BASE = os.path.join(HERE, "../container/base")
@@ -279,27 +278,3 @@ def replaced(pod):
 def stopped(pod):
     pod.do("stop", "-t", "15", pod.container)
     check([s for s in os.listdir(pod.plugins) if s.startswith("devplugd")] == [], "sockets are left")
-
-
-def main():
-    pod = Pod(*sys.argv[1:])
-    try:
-        result = pod.podman("run", "--rm", "--pull=never", "--network", "none", pod.image, "--version")
-        if result.returncode != 0 or not result.stdout.startswith("devplugd "):
-            print(f"test-container: skipped: podman cannot run containers here: {result.stderr}{result.stdout}")
-            return 77
-        pod.start()
-        for function in steps:
-            print(function.__name__.replace("_", " "), flush=True)
-            function(pod)
-    except Failure as failure:
-        print(f"FAILED: {failure}\n{pod.log()}", file=sys.stderr)
-        return 1
-    finally:
-        pod.close()
-    print("all passed")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The container images: the pod of the DaemonSet with the one for this processor, and the contents of the other one.
+
+Usage: container.py BIN_FOLDER WORK_FOLDER IMAGE [IMAGE_FOR_ARM64]. Exit status 77: podman cannot run containers here.
+"""
+import sys
+
+import architecture
+import pod
+from waiting import Failure
+
+
+def run(tested, steps):
+    try:
+        result = tested.podman("run", "--rm", "--pull=never", "--network", "none", tested.image, "--version")
+        if result.returncode != 0 or not result.stdout.startswith("devplugd "):
+            print(f"test-container: skipped: podman cannot run containers here: {result.stderr}{result.stdout}")
+            return 77
+        tested.start()
+        for function in steps:
+            print(function.__name__.replace("_", " "), flush=True)
+            function(tested)
+    except Failure as failure:
+        print(f"FAILED: {failure}\n{tested.log()}", file=sys.stderr)
+        return 1
+    finally:
+        tested.close()
+    return 0
+
+
+def main():
+    arguments, other = sys.argv[1:4], sys.argv[4:]
+    for kind, steps in ((pod.Pod, pod.steps),):
+        status = run(kind(*arguments), steps)
+        if status != 0:
+            return status
+    for image in other:
+        print("the image for arm64", flush=True)
+        architecture.examine(pod.Pod(*arguments).do, image)
+    print("all passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

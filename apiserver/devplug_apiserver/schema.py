@@ -13,7 +13,14 @@ QUANTITIES = {("DeviceCapacity", "value"), ("Counter", "value"), ("CapacityReque
               ("CapacityRequestPolicyRange", "step"), ("CapacityRequirements", "requests"),
               ("DeviceRequestAllocationResult", "consumedCapacity"), ("NodeAllocatableResourceMapping", "allocationMultiplier")}
 SIMPLE = {"string": str, "boolean": bool, "integer": int, "time": str}
-FIELDS = {kind: {name.rstrip("!"): (form, name.endswith("!")) for name, form in fields.items()} for kind, fields in TYPES.items()}
+
+
+def split_types(types):
+    """{type: {field: (its form, whether it is required)}} of what make-fields writes."""
+    return {kind: {name.rstrip("!"): (form, name.endswith("!")) for name, form in fields.items()} for kind, fields in types.items()}
+
+
+FIELDS = split_types(TYPES)
 
 
 def read_time(text):
@@ -22,8 +29,9 @@ def read_time(text):
 
 
 class Reader:
-    def __init__(self, release):
+    def __init__(self, release, types=None):
         self.release = release
+        self.types = types or FIELDS
         self.unknown = []  # paths of fields that do not exist
         self.dropped = []  # and of those of features that are off
 
@@ -65,7 +73,7 @@ class Reader:
         return value
 
     def read_object(self, kind, value, path):
-        found, fields = {}, FIELDS[kind]
+        found, fields = {}, self.types[kind]
         for key, item in value.items():
             here = f"{path}.{key}" if path else key
             if key not in fields:

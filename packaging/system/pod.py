@@ -19,6 +19,7 @@ from waiting import check, until
 HERE = os.path.dirname(os.path.abspath(__file__))
 BASE = os.path.join(HERE, "../container/base")
 METRICS = os.path.join(HERE, "../container/components/metrics")
+NODE = "node-a"
 # Unpacked, with its base.
 IMAGE_MAX = 100e6
 
@@ -40,6 +41,10 @@ def pod_of(daemonset, name, image, scratch):
     container["imagePullPolicy"] = "Never"
     # The kubelet runs the probes; the test runs their commands instead.
     probes = [container.pop(key)["exec"]["command"] for key in ("readinessProbe", "livenessProbe")]
+    # podman has no node.
+    node = next(variable for variable in container["env"] if variable["name"] == "NODE_NAME")
+    check(node.pop("valueFrom")["fieldRef"]["fieldPath"] == "spec.nodeName", f"NODE_NAME: {container['env']}")
+    node["value"] = NODE
     for volume in spec["volumes"]:
         if "hostPath" in volume and not volume["hostPath"]["path"] in ("/dev", "/sys"):
             volume["hostPath"]["path"] = os.path.join(scratch, volume["name"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The container's manifests say what the image, the daemon and its manual say: paths, options, privileges."""
 import copy
+import json
 import os
 import re
 import shutil
@@ -8,14 +9,21 @@ import subprocess
 import tempfile
 import unittest
 
+from api_server import RELEASES
+from devplug_apiserver import cel, schema
+from devplug_apiserver.releases import Release
 from node import program
 
 try:
     import helm
+    import manifest_fields
     import yaml
 except ImportError:
     yaml = None
 
+# The kinds that have no namespace, of those in the manifests.
+CLUSTER_SCOPED = ("SecurityContextConstraints", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
+                  "ValidatingAdmissionPolicyBinding")
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 CONTAINER = os.path.join(ROOT, "packaging/container")
 
@@ -23,6 +31,34 @@ CONTAINER = os.path.join(ROOT, "packaging/container")
 def read(path):
     with open(os.path.join(ROOT, path)) as file:
         return file.read()
+
+
+class PolicyExpression(cel.Parser):
+    """CEL with the names that an admission policy knows."""
+
+    def __init__(self, text, names):
+        super().__init__(text)
+        self.names = names
+
+    def primary(self):
+        kind, text = self.tokens[self.at]
+        if kind == "name" and text in self.names:
+            self.at += 1
+            return cel.constant(self.names[text])
+        return super().primary()
+
+
+def admits(policy, names):
+    """As an API server decides: an error denies the request, because of failurePolicy."""
+    def holds(expression):
+        return cel.evaluate(PolicyExpression(expression, names).parse(), None)
+
+    if not all(holds(condition["expression"]) for condition in policy["matchConditions"]):
+        return True
+    try:
+        return all(holds(validation["expression"]) for validation in policy["validations"])
+    except cel.CelError:
+        return False
 
 
 @unittest.skipUnless(yaml, "needs python3-yaml")
@@ -56,27 +92,36 @@ class Manifests(unittest.TestCase):
         version = re.search(r"^project\(devplugd VERSION (\S+)", read("CMakeLists.txt"), re.M).group(1)
         self.assertEqual([(i["name"], i["newTag"]) for i in self.kustomization["images"]], [(self.container["image"], version)])
 
-    def test_configuration(self):
-        """The image's file with the ConfigMap as its drop-in; both look at what is mounted."""
+    def dump(self, *files):
+        """The keys of the image's file, with the files of the ConfigMap as its drop-ins."""
         with tempfile.TemporaryDirectory() as directory:
             config = os.path.join(directory, "devplugd.conf")
             os.mkdir(config + ".d")
-            with open(config, "w") as file:
-                file.write(read("packaging/container/devplugd.conf"))
-            with open(config + ".d/resources.conf", "w") as file:
-                file.write(read("packaging/container/base/resources.conf"))
+            for path, copied in ("packaging/container/devplugd.conf", config), *((f, f"{config}.d/{os.path.basename(f)}") for f in files):
+                shutil.copy(os.path.join(ROOT, path), copied)
             answer = subprocess.run([program("devplugd"), "-c", config, "--dump"], capture_output=True, text=True)
             self.assertEqual(answer.returncode, 0, answer.stderr)
         keys = dict(re.findall(r'^\t?(\w+) = "(.*)";', answer.stdout, re.M))
+        keys["pod_resources_dir"] = os.path.dirname(keys["pod_resources_socket"])
+        return keys
+
+    def test_configuration(self):
+        """What devplugd reads and writes is mounted at the host's path, also with another root directory of the kubelet."""
+        keys = self.dump("packaging/container/base/resources.conf")
         for directory in ("/dev", "/sys"):
             mount = self.mounts[keys["host_root"] + directory]
             self.assertEqual(self.volumes[mount["name"]]["hostPath"]["path"], directory)
             self.assertTrue(mount["readOnly"])
-        keys["pod_resources_dir"] = os.path.dirname(keys["pod_resources_socket"])
-        for key in ("runtime_dir", "device_plugin_dir", "pod_resources_dir", "pod_logs_dir", "cdi_dir",
-                    "device_info_dir"):
-            volume = self.volumes[self.mounts[keys[key]]["name"]]
-            self.assertEqual(volume["hostPath"]["path"], keys[key])
+        for components in [], ["k0s"], ["microk8s"]:
+            files = [path for name in components for path in self.component(name)[2]]
+            keys = self.dump("packaging/container/base/resources.conf", *files)
+            spec = self.built(*components)["DaemonSet", "devplugd"]["spec"]["template"]["spec"]
+            mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
+            paths = {v["name"]: v["hostPath"]["path"] for v in spec["volumes"] if "hostPath" in v}
+            for key in ("runtime_dir", "device_plugin_dir", "plugins_registry_dir", "pod_resources_dir", "pod_logs_dir", "cdi_dir",
+                        "device_info_dir"):
+                with self.subTest(key, components=components):
+                    self.assertEqual(paths[mounts[keys[key]]], keys[key])
 
     def test_options(self):
         usage = subprocess.run([program("devplugd"), "--help"], capture_output=True, text=True).stdout
@@ -96,15 +141,22 @@ class Manifests(unittest.TestCase):
         self.assertEqual(self.container["securityContext"]["capabilities"],
                          {"drop": ["ALL"], "add": ["KILL", "SETGID", "SETPCAP", "SETUID"]})
         self.assertEqual(self.spec["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
-        for key in ("hostNetwork", "hostPID", "hostIPC", "serviceAccountName"):
+        for key in ("hostNetwork", "hostPID", "hostIPC"):
             self.assertNotIn(key, self.spec)
+        # No token without DRA.
         self.assertFalse(self.spec["automountServiceAccountToken"])
+        account = next(o for o in self.objects if o["kind"] == "ServiceAccount")
+        self.assertEqual((self.spec["serviceAccountName"], account["automountServiceAccountToken"]), (account["metadata"]["name"], False))
         writable = {m["mountPath"] for m in self.mounts.values() if not m.get("readOnly")}
-        self.assertEqual(writable, {"/run/devplugd", "/var/lib/devplugd", "/run/devplugd.conf.d", "/var/lib/kubelet/device-plugins", "/var/run/cdi",
-                                    "/var/run/k8s.cni.cncf.io/devinfo/dp"})
+        self.assertEqual(writable, {"/run/devplugd", "/var/lib/devplugd", "/run/devplugd.conf.d", "/var/lib/kubelet/device-plugins",
+                                    "/var/lib/kubelet/plugins_registry", "/var/run/cdi", "/var/run/k8s.cni.cncf.io/devinfo/dp"})
 
     def test_nodes_and_limits(self):
         self.assertEqual(self.spec["nodeSelector"], {"kubernetes.io/os": "linux"})
+        # All taints: devplugd's own, and those that operators put on nodes whose hardware has failed.
+        self.assertEqual(self.spec["tolerations"], [{"operator": "Exists"}])
+        self.assertEqual(self.spec["priorityClassName"], "system-node-critical")
+        self.assertIn({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}, self.container["env"])
         self.assertEqual(self.container["resources"]["limits"], {"memory": "1Gi"})
 
     def overlay(self, name):
@@ -127,13 +179,12 @@ class Manifests(unittest.TestCase):
         self.assertEqual(constraints["allowPrivilegedContainer"], security["privileged"])
         self.assertEqual(constraints["allowPrivilegeEscalation"], security["allowPrivilegeEscalation"])
         self.assertEqual(constraints["readOnlyRootFilesystem"], security["readOnlyRootFilesystem"])
-        self.assertEqual(set(constraints["volumes"]), {kind for v in self.volumes.values() for kind in v if kind != "name"})
+        # And a token, with the component dra.
+        self.assertEqual(set(constraints["volumes"]), {"projected"} | {kind for v in self.volumes.values() for kind in v if kind != "name"})
         self.assertFalse(any(constraints["allowHost" + key] for key in ("IPC", "Network", "PID", "Ports")))
         patch = by_kind["DaemonSet"]["spec"]["template"]["spec"]
         self.assertEqual([c["name"] for c in patch["containers"]], [self.container["name"]])
-        account = by_kind["ServiceAccount"]["metadata"]["name"]
-        self.assertEqual(patch["serviceAccountName"], account)
-        self.assertEqual(by_kind["RoleBinding"]["subjects"], [{"kind": "ServiceAccount", "name": account}])
+        self.assertEqual(by_kind["RoleBinding"]["subjects"], [{"kind": "ServiceAccount", "name": self.spec["serviceAccountName"]}])
         self.assertEqual(by_kind["RoleBinding"]["roleRef"]["name"], by_kind["Role"]["metadata"]["name"])
         self.assertEqual(by_kind["Role"]["rules"][0]["resourceNames"], [constraints["metadata"]["name"]])
 
@@ -152,18 +203,34 @@ class Manifests(unittest.TestCase):
                 file.write(read("packaging/container/overlays/node-pool/resources.conf"))
             self.assertEqual(subprocess.run([program("devplugd"), "-c", config, "--check"]).returncode, 0)
 
-    def built(self, patches=(), more=(), files=()):
-        """What kustomize builds of the base with these patches, objects and files of the ConfigMap, but for the namespace."""
+    def component(self, name):
+        """The patches, the objects and the files of the ConfigMap that the component has; every file is named."""
+        directory = f"packaging/container/components/{name}"
+        kustomization = yaml.safe_load(read(directory + "/kustomization.yaml"))
+        patches = [p["path"] for p in kustomization.get("patches", [])]
+        generated = [f for g in kustomization.get("configMapGenerator", []) for f in g["files"]]
+        resources = kustomization.get("resources", [])
+        self.assertEqual({"kustomization.yaml", *patches, *generated, *resources}, set(os.listdir(os.path.join(ROOT, directory))))
+        return ([yaml.safe_load(read(f"{directory}/{path}")) for path in patches],
+                [d for path in resources for d in yaml.safe_load_all(read(f"{directory}/{path}"))],
+                [f"{directory}/{path}" for path in generated])
+
+    def built(self, *components, patches=(), more=()):
+        """What kustomize builds of the base with these components, patches and objects, but for the namespace."""
+        patches, more, files = list(patches), list(more), []
+        for component in components:
+            for found, parts in zip((patches, more, files), self.component(component)):
+                found += parts
         data = {name: read("packaging/container/base/" + name) for name in self.kustomization["configMapGenerator"][0]["files"]}
         data.update({os.path.basename(path): read(path) for path in files})
         objects = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "devplugd"}, "data": data}]
-        for document in copy.deepcopy([o for o in self.objects if o["kind"] != "Namespace"] + list(more)):
+        for document in copy.deepcopy([o for o in self.objects if o["kind"] != "Namespace"] + more):
             for patch in patches:
                 document = helm.merge(document, patch) if patch["kind"] == document["kind"] else document
             objects.append(document)
         for document in objects:
             document["metadata"].setdefault("labels", {})["app.kubernetes.io/name"] = "devplugd"
-            if document["kind"] != "SecurityContextConstraints":
+            if document["kind"] not in CLUSTER_SCOPED:
                 document["metadata"]["namespace"] = self.kustomization["namespace"]
             for subject in document.get("subjects", []):
                 subject["namespace"] = self.kustomization["namespace"]
@@ -173,16 +240,21 @@ class Manifests(unittest.TestCase):
         return {(o["kind"], o["metadata"]["name"]): o for o in objects}
 
     def variants(self):
-        """The base, and what is built on it: its objects, the values of the chart for the same, and its kustomization."""
+        """The base, and what is built on it: its objects, the values of the chart for the same, the overlay, and the components."""
         _, openshift = self.overlay("openshift")
-        component = "packaging/container/components/metrics/"
-        metrics = yaml.safe_load(read(component + "daemonset.yaml"))
-        return [
-            (self.built(), {}, "base"),
-            (self.built([d for d in openshift if d["kind"] == "DaemonSet"], [d for d in openshift if d["kind"] != "DaemonSet"]),
-             {"openshift": True, "seLinuxOptions": {"type": "spc_t"}}, "overlays/openshift"),
-            (self.built([metrics], files=[component + "metrics.conf"]), {"metrics": {"enabled": True}}, component),
-        ]
+        patches = [d for d in openshift if d["kind"] == "DaemonSet"]
+        more = [d for d in openshift if d["kind"] != "DaemonSet"]
+        selinux = {"openshift": True, "seLinuxOptions": {"type": "spc_t"}}
+        metrics, dra = {"metrics": {"enabled": True}}, {"dra": {"enabled": True}}
+        for values, overlay, *components in (
+                ({}, "base"), (selinux, "overlays/openshift"), (metrics, "base", "metrics"), (dra, "base", "dra"),
+                ({**selinux, **dra}, "overlays/openshift", "dra"),
+                ({**metrics, **dra, "networkPolicy": {"enabled": True}}, "base", "metrics", "dra", "network-policy"),
+                ({"kubelet": {"rootDir": "/var/lib/k0s/kubelet"}}, "base", "k0s"),
+                ({**dra, "kubelet": {"rootDir": "/var/snap/microk8s/common/var/lib/kubelet"}}, "base", "dra", "microk8s")):
+            on_openshift = overlay != "base"
+            built = self.built(*components, patches=patches if on_openshift else [], more=more if on_openshift else [])
+            yield built, values, overlay, components
 
     def plain(self, objects):
         """Without what differs on purpose: a release has its own label, and its configuration no license."""
@@ -191,17 +263,28 @@ class Manifests(unittest.TestCase):
             for labels in (document["metadata"]["labels"], spec.get("selector", {}).get("matchLabels", {}),
                            spec.get("template", {}).get("metadata", {}).get("labels", {})):
                 labels.pop("app.kubernetes.io/instance", None)
-            if document["kind"] == "SecurityContextConstraints":
-                # kustomize gives it one, since it does not know the kind; the API server removes it.
+            if document["kind"] in CLUSTER_SCOPED:
+                # kustomize gives a namespace to kinds that it does not know; the API server removes it.
                 document["metadata"].pop("namespace", None)
+            if document["kind"] == "ValidatingAdmissionPolicy":
+                # The chart knows the name of the account, kustomize only how it begins.
+                user = document["spec"]["matchConditions"][0]
+                self.assertRegex(user.pop("expression"),
+                                 'request.userInfo.username( == |.startsWith.)"system:serviceaccount:devplugd:devplugd"')
+            if document["kind"] == "NetworkPolicy":
+                document["spec"]["podSelector"]["matchLabels"].pop("app.kubernetes.io/instance", None)
+            if document["kind"] == "DaemonSet":
+                pod = document["spec"]["template"]["spec"]
+                pod["volumes"].sort(key=lambda volume: volume["name"])
+                pod["containers"][0]["volumeMounts"].sort(key=lambda mount: mount["name"])
             if document["kind"] == "ConfigMap":
                 document["data"] = {name: re.sub(r"^# SPDX.*\n", "", text) for name, text in document["data"].items()}
             yield (document["kind"], document["metadata"]["name"]), document
 
     def test_chart(self):
         """It gives what the base and its overlays give."""
-        for wanted, values, name in self.variants():
-            with self.subTest(name):
+        for wanted, values, overlay, components in self.variants():
+            with self.subTest(overlay=overlay, components=components):
                 rendered = helm.template(CONTAINER + "/chart", "devplugd", "devplugd", values)
                 self.assertEqual(dict(self.plain(rendered)), dict(self.plain(wanted.values())))
 
@@ -240,8 +323,8 @@ class Manifests(unittest.TestCase):
         """Where there are kubectl and helm: what they build and render is what is compared here."""
         if not shutil.which("kubectl") and not shutil.which("helm"):
             self.skipTest("needs kubectl or helm")
-        for wanted, values, name in self.variants():
-            with self.subTest(name), tempfile.TemporaryDirectory(dir=CONTAINER) as directory:
+        for wanted, values, overlay, components in self.variants():
+            with self.subTest(overlay=overlay, components=components), tempfile.TemporaryDirectory(dir=CONTAINER) as directory:
                 for program_name, words in (("kubectl", ["kubectl", "kustomize", directory]),
                                             ("helm", ["helm", "template", "devplugd", CONTAINER + "/chart", "--namespace=devplugd",
                                                       "--values", directory + "/values.yaml"])):
@@ -249,14 +332,83 @@ class Manifests(unittest.TestCase):
                         continue
                     with open(directory + "/values.yaml", "w") as file:
                         yaml.safe_dump(values, file)
-                    base = "../base" if "components" in name else "../" + name
                     with open(directory + "/kustomization.yaml", "w") as file:
-                        yaml.safe_dump({"resources": [base], "components": ["../components/metrics"] if base != "../" + name else []},
-                                       file)
+                        yaml.safe_dump({"namespace": "devplugd", "resources": ["../" + overlay],
+                                        "components": ["../components/" + name for name in components]}, file)
                     answer = subprocess.run(words, capture_output=True, text=True)
                     self.assertEqual(answer.returncode, 0, answer.stderr)
                     found = [o for o in yaml.safe_load_all(answer.stdout) if o["kind"] != "Namespace"]
-                    self.assertEqual(dict(self.plain(found)), dict(self.plain(wanted.values())))
+                    self.assertEqual(dict(self.plain(found)), dict(self.plain(wanted.values())), program_name)
+
+    def test_fields(self):
+        """What kustomize builds and what the chart renders has fields and types of Kubernetes' API, and all that are required."""
+        self.assertIn(manifest_fields.RELEASE, RELEASES)
+        types = schema.split_types(manifest_fields.TYPES)
+        examined = set()
+        for built, values, overlay, components in self.variants():
+            rendered = helm.template(CONTAINER + "/chart", "devplugd", "devplugd", values)
+            for document in [*built.values(), *rendered, *(o for o in self.objects if o["kind"] == "Namespace")]:
+                # OpenShift's own.
+                if document["kind"] != "SecurityContextConstraints":
+                    with self.subTest(overlay=overlay, components=components, kind=document["kind"]):
+                        reader = schema.Reader(Release(manifest_fields.RELEASE), types)
+                        reader.read(document["kind"], document)
+                        self.assertEqual((reader.unknown, reader.dropped), ([], []))
+                        examined.add(document["kind"])
+        self.assertLessEqual({"DaemonSet", "ClusterRole", "ValidatingAdmissionPolicy", "NetworkPolicy", "Role"}, examined)
+
+    def test_device_classes(self):
+        """The chart creates what "devplugctl dra classes" prints for the configuration."""
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            file.write('dra = { driver = "devices.vendor.example"; };\nresources = ( { name = "vendor.example/gpu"; driver = "static"; '
+                       'match = ( { count = 1; } ); serve = "dra"; } );\n')
+            file.flush()
+            printed = subprocess.run([program("devplugctl"), "-c", file.name, "dra", "classes"], check=True, capture_output=True, text=True)
+        objects = helm.template(CONTAINER + "/chart", "devplugd", "devplugd", {
+            "dra": {"enabled": True, "deviceClasses": printed.stdout}})
+        classes, = [o for o in objects if o["kind"] == "List"]
+        self.assertEqual(classes, json.loads(printed.stdout))
+        self.assertEqual([o["spec"]["extendedResourceName"] for o in classes["items"]], ["vendor.example/gpu"])
+        if shutil.which("kubectl"):
+            with tempfile.TemporaryDirectory(dir=CONTAINER) as directory:
+                with open(directory + "/classes.json", "w") as file:
+                    file.write(printed.stdout)
+                with open(directory + "/kustomization.yaml", "w") as file:
+                    yaml.safe_dump({"resources": ["../base", "classes.json"], "components": ["../components/dra"]}, file)
+                answer = subprocess.run(["kubectl", "kustomize", directory], capture_output=True, text=True)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            built = [o["metadata"]["name"] for o in yaml.safe_load_all(answer.stdout) if o["kind"] == "DeviceClass"]
+            self.assertEqual(built, [o["metadata"]["name"] for o in classes["items"]])
+
+    def test_other_ports_of_the_api_server(self):
+        objects = helm.template(CONTAINER + "/chart", "a", "b", {
+            "dra": {"enabled": True}, "networkPolicy": {"enabled": True, "apiServerPorts": [16443]}})
+        policy, = [o["spec"] for o in objects if o["kind"] == "NetworkPolicy"]
+        self.assertEqual((policy["egress"], "ingress" in policy), ([{"ports": [{"port": 16443}]}], False))
+
+    def test_slices_of_other_nodes(self):
+        """The policy admits what a pod writes to the slices of its node, and denies other writes; it ignores other users."""
+        rendered = helm.template(CONTAINER + "/chart", "gpu", "pools", {"dra": {"enabled": True}})
+        for documents, user in ((rendered, "pools:gpu"), (self.component("dra")[1], "devplugd:devplugd-pool")):
+            policy, = [o["spec"] for o in documents if o["kind"] == "ValidatingAdmissionPolicy"]
+            binding, = [o["spec"] for o in documents if o["kind"] == "ValidatingAdmissionPolicyBinding"]
+            name, = [o["metadata"]["name"] for o in documents if o["kind"] == "ValidatingAdmissionPolicy"]
+            self.assertEqual((binding, policy["failurePolicy"]), ({"policyName": name, "validationActions": ["Deny"]}, "Fail"))
+            self.assertEqual(policy["matchConstraints"], {"resourceRules": [{
+                "apiGroups": ["resource.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE", "DELETE"],
+                "resources": ["resourceslices"]}]})
+            for account, node, slice_node, admitted in (
+                    (user, "a", "a", True), (user, "a", "b", False), (user, None, "a", False), (user, "a", None, False),
+                    ("kube-system:other", "a", "b", True)):
+                for operation in ("CREATE", "UPDATE", "DELETE"):
+                    with self.subTest(user=account, node=node, slice=slice_node, operation=operation):
+                        request = {"operation": operation, "userInfo": {
+                            "username": "system:serviceaccount:" + account,
+                            "extra": {"authentication.kubernetes.io/node-name": [node]} if node else {}}}
+                        slice_ = {"spec": {"nodeName": slice_node} if slice_node else {}}
+                        names = {"request": request, "object": None if operation == "DELETE" else slice_,
+                                 "oldObject": None if operation == "CREATE" else slice_}
+                        self.assertIs(admits(policy, names), admitted)
 
     def test_image(self):
         """What is copied into the image is what is installed; what it starts is there."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The container's manifests say what the image, the daemon and its manual say: paths, options, privileges."""
 import copy
+import functools
 import json
 import os
 import re
@@ -24,6 +25,7 @@ except ImportError:
 # The kinds that have no namespace, of those in the manifests.
 CLUSTER_SCOPED = ("SecurityContextConstraints", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
                   "ValidatingAdmissionPolicyBinding")
+SPRIG = "/usr/share/gocode/src/github.com/Masterminds/sprig"
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 CONTAINER = os.path.join(ROOT, "packaging/container")
 
@@ -319,26 +321,46 @@ class Manifests(unittest.TestCase):
         about = yaml.safe_load(read("packaging/container/chart/Chart.yaml"))
         self.assertEqual((about["version"], about["appVersion"]), (version, version))
 
+    def engines(self, directory):
+        """The commands of the programs that are installed."""
+        if shutil.which("kubectl"):
+            yield ["kubectl", "kustomize", directory]
+        if shutil.which("helm"):
+            yield ["helm", "template", "devplugd", CONTAINER + "/chart", "--namespace=devplugd", "--values", directory + "/values.yaml"]
+        # What Helm renders with. A cache of its own, since a test may have no home directory.
+        if shutil.which("go") and os.path.isdir(SPRIG):
+            binary = os.path.join(self.cache(), "render")
+            if not os.path.exists(binary):
+                subprocess.run(["go", "build", "-o", binary, os.path.join(ROOT, "tests/helm-engine/main.go")], check=True, env={
+                    **os.environ, "GOPATH": "/usr/share/gocode", "GO111MODULE": "off", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local",
+                    "GOCACHE": self.cache()})
+            yield [binary, CONTAINER + "/chart", "devplugd", "devplugd", directory + "/values.yaml"]
+
+    @functools.lru_cache(maxsize=None)
+    def cache(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        return directory.name
+
     def test_programs_agree(self):
-        """Where there are kubectl and helm: what they build and render is what is compared here."""
-        if not shutil.which("kubectl") and not shutil.which("helm"):
-            self.skipTest("needs kubectl or helm")
+        """Where kubectl, Helm or the packages of Helm's engine are: what they build and render is what is compared here."""
+        agreed = 0
         for wanted, values, overlay, components in self.variants():
-            with self.subTest(overlay=overlay, components=components), tempfile.TemporaryDirectory(dir=CONTAINER) as directory:
-                for program_name, words in (("kubectl", ["kubectl", "kustomize", directory]),
-                                            ("helm", ["helm", "template", "devplugd", CONTAINER + "/chart", "--namespace=devplugd",
-                                                      "--values", directory + "/values.yaml"])):
-                    if not shutil.which(program_name):
-                        continue
-                    with open(directory + "/values.yaml", "w") as file:
-                        yaml.safe_dump(values, file)
-                    with open(directory + "/kustomization.yaml", "w") as file:
-                        yaml.safe_dump({"namespace": "devplugd", "resources": ["../" + overlay],
-                                        "components": ["../components/" + name for name in components]}, file)
-                    answer = subprocess.run(words, capture_output=True, text=True)
-                    self.assertEqual(answer.returncode, 0, answer.stderr)
-                    found = [o for o in yaml.safe_load_all(answer.stdout) if o["kind"] != "Namespace"]
-                    self.assertEqual(dict(self.plain(found)), dict(self.plain(wanted.values())), program_name)
+            with tempfile.TemporaryDirectory(dir=CONTAINER) as directory:
+                with open(directory + "/values.yaml", "w") as file:
+                    yaml.safe_dump(values, file)
+                with open(directory + "/kustomization.yaml", "w") as file:
+                    yaml.safe_dump({"namespace": "devplugd", "resources": ["../" + overlay],
+                                    "components": ["../components/" + name for name in components]}, file)
+                for words in self.engines(directory):
+                    with self.subTest(os.path.basename(words[0]), overlay=overlay, components=components):
+                        answer = subprocess.run(words, capture_output=True, text=True)
+                        self.assertEqual(answer.returncode, 0, answer.stderr)
+                        found = [o for o in yaml.safe_load_all(answer.stdout) if o and o["kind"] != "Namespace"]
+                        self.assertEqual(dict(self.plain(found)), dict(self.plain(wanted.values())))
+                        agreed += 1
+        if agreed == 0:
+            self.skipTest("needs kubectl, helm, or golang-go and golang-github-masterminds-sprig-dev")
 
     def test_fields(self):
         """What kustomize builds and what the chart renders has fields and types of Kubernetes' API, and all that are required."""

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The container images: the pod of the DaemonSet with the one for this processor, and the contents of the other one.
+"""The container images: the pod of the DaemonSet with the one for this processor, with device plugins and with DRA, and the contents of the other one.
 
 Usage: container.py BIN_FOLDER WORK_FOLDER IMAGE [IMAGE_FOR_ARM64]. Exit status 77: podman cannot run containers here.
 """
 import sys
 
 import architecture
+import dra_pod
 import pod
 from waiting import Failure
 
@@ -30,7 +31,7 @@ def run(tested, steps):
 
 def main():
     arguments, other = sys.argv[1:4], sys.argv[4:]
-    for kind, steps in ((pod.Pod, pod.steps),):
+    for kind, steps in ((pod.Pod, pod.steps), (dra_pod.DraPod, dra_pod.steps)):
         status = run(kind(*arguments), steps)
         if status != 0:
             return status

@@ -53,6 +53,8 @@ def pod_of(daemonset, name, image, scratch):
 
 
 class Pod:
+    NETWORK = "none"
+
     def __init__(self, bin_folder, work, image):
         self.bin, self.work, self.image = bin_folder, work, image
         self.scratch = tempfile.mkdtemp(prefix="devplugd-pod.")
@@ -82,22 +84,31 @@ class Pod:
         with open(self.events, "w") as file:
             self.kubelet = subprocess.Popen(
                 [os.path.join(self.bin, "devplug-kubelet"), "run", "--json", "--plugin-dir", self.plugins, "--state-dir",
-                 self.scratch + "/kubelet"], stdout=file, stderr=subprocess.DEVNULL)
+                 self.scratch + "/kubelet", *self.kubelet_options()], stdout=file, stderr=subprocess.DEVNULL)
         self.create()
+
+    def kubelet_options(self):
+        return []
+
+    def configuration_files(self):
+        """The files of the ConfigMap."""
+        with open(os.path.join(METRICS, "metrics.conf")) as file:
+            return {"resources.conf": RESOURCES % 3, "metrics.conf": file.read()}
+
+    def adapt(self, spec):
+        """Changes the pod of the manifest for this test."""
 
     def create(self):
         """The ConfigMap, and the pod with the name that is set."""
         with open(os.path.join(BASE, "daemonset.yaml")) as file:
             pod, self.probes = pod_of(yaml.safe_load(file), self.name, self.image, self.scratch)
-        with open(os.path.join(METRICS, "metrics.conf")) as file:
-            metrics = file.read()
+        self.adapt(pod["spec"])
         volume = next(v for v in pod["spec"]["volumes"] if "configMap" in v)["configMap"]["name"]
-        configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": volume},
-                         "data": {"resources.conf": RESOURCES % 3, "metrics.conf": metrics}}
+        configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": volume}, "data": self.configuration_files()}
         manifest = os.path.join(self.scratch, "pod.yaml")
         with open(manifest, "w") as file:
             yaml.safe_dump_all([configuration, pod], file)
-        self.do("play", "kube", "--network", "none", manifest)
+        self.do("play", "kube", "--network", self.NETWORK, manifest)
         self.configuration = os.path.join(
             self.do("volume", "inspect", "--format", "{{.Mountpoint}}", volume).strip(), "resources.conf")
 

@@ -308,6 +308,8 @@ static bool handle_file_wanted(struct dra *dra, struct control_message *message)
 		r = dra_credentials_open(&dra->identity, message->text, &error);
 	if (r >= 0)
 		answer.fds[0] = r;
+	if (r == -EPERM && may_log_failure(dra, error.message))
+		log_error("devplugd-cluster does not get a file: %s", error.message);
 	(void)snprintf(
 		answer.text, sizeof(answer.text), "%s", r < 0 ? error.message : dra->identity.path);
 	(void)auxiliary_send(dra->process, &answer);

@@ -840,6 +840,9 @@ static void try_questions(void)
 {
 	char line[1024] = "possible:";
 
+	/* The identity is chosen with the kubeconfig file, which the process may have. */
+	if (!is_given_file(""))
+		(void)strcat(line, " no-kubeconfig");
 	if (is_given_file("/etc/shadow"))
 		(void)strcat(line, " shadow");
 	if (is_given_file("../../../../../../etc/shadow"))

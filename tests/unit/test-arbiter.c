@@ -417,16 +417,22 @@ static void test_hot_plug_in_steps(void **state)
 /* A resource that does not answer delays others once, and for a limited time. */
 static void test_P18_no_scan(void **state)
 {
+	uint64_t begun, delay;
+
 	submit(0, 1, "");
 	submit(1, 1, "");
 	await(1, 1);
 	seats[0].scans_at_once = false;
+	begun = now_usec(CLOCK_MONOTONIC);
 	submit(1, 2, "b\t1\n");
 	await(1, 2);
+	delay = now_usec(CLOCK_MONOTONIC) - begun;
+	assert_true(delay >= ARBITER_TIMEOUT);
+	begun = now_usec(CLOCK_MONOTONIC);
 	submit(1, 3, "b\t2\n");
-	while (seats[0].scans < 2)
-		turn();
-	assert_int_equal(seats[1].number, 3);
+	await(1, 3);
+	assert_int_equal(seats[0].scans, 2);
+	assert_true(now_usec(CLOCK_MONOTONIC) - begun < delay);
 }
 
 /* A compromised process cannot keep others busy. */

@@ -212,7 +212,9 @@ static int collect_mount(struct build *build, const void *item, const char *devi
 	if (r < 0)
 		return r;
 	if (state_of_mount(build, host) == NODE_MISSING)
-		return need_error(build, host, NODE_MISSING, device_id, &need_of_mounts);
+		return declared->optional
+			? 0
+			: need_error(build, host, NODE_MISSING, device_id, &need_of_mounts);
 	resolve(build, &host);
 	return want(build, &node, TAKE_PTR(host), TAKE_PTR(path), device_id);
 }

@@ -51,6 +51,9 @@ struct check {
 	struct check_queue *queue;
 	struct probe_result result;
 	uint64_t period; /* finding_period of the device that the result is about */
+	/* files of changing content */
+	uint64_t content, changed; /* hash of what was read last, and when it changed
+				      (CLOCK_MONOTONIC); 0: never */
 	/* files */
 	char *path;
 	const char *name; /* last component of `path` */

@@ -169,7 +169,7 @@ static int read_health(const struct declared_probe *probe, const char *root, con
 	char ret_reason[static REASON_MAX])
 {
 	char content[CONTENT_MAX + 1];
-	const char *text;
+	const char *text, *near;
 	ssize_t r;
 
 	r = sysroot_read(root, path, content, sizeof(content));
@@ -186,13 +186,14 @@ static int read_health(const struct declared_probe *probe, const char *root, con
 		if (content[i] == '\0')
 			content[i] = ' ';
 	text = text_trim(content);
-	if (streq(text, probe->healthy))
+	if (probe_find_healthy(probe, text, strcmp))
 		return 1;
 	if (!*text && is_young(root, path))
 		return -EAGAIN;
-	if (strcasecmp(text, probe->healthy) == 0)
-		(void)snprintf(ret_reason, REASON_MAX, "%s contains \"%s\", not \"%s\"", path, text,
-			probe->healthy);
+	near = probe_find_healthy(probe, text, strcasecmp);
+	if (near)
+		(void)snprintf(
+			ret_reason, REASON_MAX, "%s contains \"%s\", not \"%s\"", path, text, near);
 	else if (*text)
 		reason_copy(text, ret_reason);
 	else

@@ -46,12 +46,20 @@ static int look_exists(struct check *check, char reason[static REASON_MAX])
 	return 0;
 }
 
+static int compare_pattern(const char *pattern, const char *value)
+{
+	return streq(pattern, value) ? 0 : fnmatch(pattern, value, 0);
+}
+
 /* Whether the content of a file means healthy to the probe. */
 static bool means_healthy(const struct declared_probe *probe, const char *value)
 {
 	char *end;
 	long long number;
 
+	/* Only its changes count, see look_changes(). */
+	if (probe->changes_within > 0)
+		return true;
 	if (probe->maximum >= 0) {
 		errno = 0;
 		number = strtoll(value, &end, 10);
@@ -59,7 +67,7 @@ static bool means_healthy(const struct declared_probe *probe, const char *value)
 	}
 	if (probe->unhealthy)
 		return !streq(value, probe->unhealthy) && fnmatch(probe->unhealthy, value, 0) != 0;
-	return streq(value, probe->healthy) || fnmatch(probe->healthy, value, 0) == 0;
+	return probe_find_healthy(probe, value, compare_pattern) != NULL;
 }
 
 /* Handles a read that the kernel delays: it becomes the reason only if there is no result yet. */
@@ -68,14 +76,17 @@ static bool keeps_result(const struct check *check, ssize_t error)
 	return error == -EBUSY && check->result.known;
 }
 
-/* -ENOENT: it does not exist. */
-static int look_at_file(struct check *check, const char *file, char reason[static REASON_MAX])
+/* Adds what is read to the hash. -ENOENT: it does not exist. */
+static int look_at_file(
+	struct check *check, const char *file, uint64_t *content, char reason[static REASON_MAX])
 {
 	const struct declared_probe *probe = check->queue->probe;
 	char value[SYSFS_VALUE_MAX + 1], text[REASON_MAX + SYSFS_VALUE_MAX + 64];
 	int r;
 
 	r = sysfs_read_lines(check->unit->health->root, device_directory(check), file, value);
+	if (r >= 0)
+		*content = *content * 31 + hash_string(value);
 	if (r >= 0 && means_healthy(probe, value))
 		return 1;
 	if (sysroot_is_absent(r))
@@ -95,12 +106,34 @@ static int look_at_file(struct check *check, const char *file, char reason[stati
 	return 0;
 }
 
+/* Whether the content of the files has changed within the probe's time. Until that time has passed,
+ * the last result stays. */
+static int look_changes(
+	struct check *check, const char *file, uint64_t content, char reason[static REASON_MAX])
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC), time = check->queue->probe->changes_within;
+	bool first = check->changed == 0, changed = !first && check->content != content;
+
+	if (first || changed) {
+		check->content = content;
+		check->changed = now;
+	}
+	if (changed || !check->result.known)
+		return 1;
+	if (now - check->changed <= time)
+		return -EAGAIN;
+	(void)snprintf(reason, REASON_MAX, "%.*s has not changed for %g s", REASON_MAX / 2, file,
+		(double)time / USEC_PER_SEC);
+	return 0;
+}
+
 static int look_sysfs(struct check *check, char reason[static REASON_MAX])
 {
 	const struct declared_probe *probe = check->queue->probe;
 	const char *directory = device_directory(check);
 	_cleanup_strings_ struct strings files = { 0 };
 	_cleanup_free_ char *file = NULL;
+	uint64_t content = 0;
 	size_t n_present = 0;
 	struct error error;
 	int r;
@@ -121,11 +154,14 @@ static int look_sysfs(struct check *check, char reason[static REASON_MAX])
 		return 0;
 	}
 	for (size_t i = 0; i < files.count; i++) {
-		r = look_at_file(check, files.items[i], reason);
+		r = look_at_file(check, files.items[i], &content, reason);
 		if (r == 0 || r == -EAGAIN)
 			return r;
 		n_present += r > 0;
 	}
+	if (probe->changes_within > 0 && n_present > 0)
+		return look_changes(check, file, content, reason);
+	check->changed = 0;
 	if (n_present > 0 || probe->missing)
 		return 1;
 	(void)snprintf(reason, REASON_MAX, "%.*s is missing", REASON_MAX / 2, file);
@@ -245,7 +281,13 @@ static void poll_on_due(struct check_queue *queue, uint64_t now)
 	}
 }
 
+static void poll_detach(struct check *check)
+{
+	check->changed = 0;
+}
+
 const struct check_type poll_check_type = {
 	.attach = poll_attach,
+	.detach = poll_detach,
 	.on_due = poll_on_due,
 };

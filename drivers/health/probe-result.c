@@ -73,6 +73,20 @@ void probe_result_done(struct probe_result *result)
 	*result = (struct probe_result){ 0 };
 }
 
+const char *probe_find_healthy(const struct declared_probe *probe, const char *text,
+	int (*equal)(const char *healthy, const char *text))
+{
+	static char ok[] = "ok";
+	static char *const usual[] = { ok };
+	size_t count = probe->healthy.count;
+	char *const *items = count > 0 ? probe->healthy.items : usual;
+
+	for (size_t i = 0; i < MAX_OF(count, (size_t)1); i++)
+		if (equal(items[i], text) == 0)
+			return items[i];
+	return NULL;
+}
+
 void reason_copy(const char *text, char ret_reason[static REASON_MAX])
 {
 	size_t length = strlen(text);

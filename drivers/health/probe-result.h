@@ -36,6 +36,11 @@ int probe_result_feed(struct probe_result *result, const struct declared_probe *
 	const char *reason);
 void probe_result_done(struct probe_result *result);
 
+/* The alternative of `healthy` that the text is, or NULL. Compares as `equal` does, which returns 0
+ * for such a text: strcmp(), or another comparison. */
+const char *probe_find_healthy(const struct declared_probe *probe, const char *text,
+	int (*equal)(const char *healthy, const char *text));
+
 /* Copies untrusted text: cut to REASON_MAX between characters, with '?' for anything that a line of
  * UTF-8 may not have. */
 void reason_copy(const char *text, char ret_reason[static REASON_MAX]);

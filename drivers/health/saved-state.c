@@ -123,8 +123,7 @@ const struct probe_result *saved_state_result(const struct saved_unit *unit, uin
 
 uint64_t probe_key(const struct declared_probe *probe)
 {
-	const char *const texts[] = { probe->path, probe->attribute, probe->healthy,
-		probe->unhealthy };
+	const char *const before[] = { probe->path, probe->attribute };
 	_cleanup_free_ char *text = NULL;
 	size_t size;
 	FILE *stream = open_memstream(&text, &size);
@@ -138,8 +137,15 @@ uint64_t probe_key(const struct declared_probe *probe)
 		(void)fprintf(stream, "\non_recovery");
 	if (probe->maximum >= 0)
 		(void)fprintf(stream, "\n%" PRId64, probe->maximum);
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		(void)fprintf(stream, "\n%s", texts[i] ?: "");
+	if (probe->changes_within > 0)
+		(void)fprintf(stream, "\nchanges %" PRIu64, probe->changes_within);
+	for (size_t i = 0; i < ARRAY_SIZE(before); i++)
+		(void)fprintf(stream, "\n%s", before[i] ?: "");
+	if (probe->healthy.count == 0)
+		(void)fprintf(stream, "\nok");
+	for (size_t i = 0; i < probe->healthy.count; i++)
+		(void)fprintf(stream, "\n%s", probe->healthy.items[i]);
+	(void)fprintf(stream, "\n%s", probe->unhealthy ?: "");
 	for (size_t i = 0; i < probe->command.count; i++)
 		(void)fprintf(stream, "\n%s", probe->command.items[i]);
 	if (fclose(stream) != 0) {

@@ -38,6 +38,24 @@ static const char *get_number(struct device_values *values)
 	return *number ? number : NULL;
 }
 
+/* Number `which` in the name of the node, from 1. */
+static const char *get_number_in_name(struct device_values *values, unsigned which)
+{
+	static const char digits[] = "0123456789";
+	const char *node = get_node(values), *p = node ? strrchr(node, '/') : NULL;
+	size_t length = 0;
+
+	for (unsigned i = 0; p && i < which; i++) {
+		p += length;
+		p += strcspn(p, digits);
+		length = strspn(p, digits);
+	}
+	if (length == 0)
+		return NULL;
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%.*s", (int)length, p);
+	return values->buffer;
+}
+
 static const char *get_numa(struct device_values *values)
 {
 	if (values->device->n_numa == 0)
@@ -109,9 +127,12 @@ const char *device_values_get(void *userdata, const char *variable)
 {
 	struct device_values *values = userdata;
 	const char *file = startswith(variable, "attr:");
+	const char *which = startswith(variable, "number:");
 
 	if (file)
 		return get_attribute(values, file);
+	if (which)
+		return get_number_in_name(values, (unsigned)(*which - '0'));
 	for (size_t i = 0; i < ARRAY_SIZE(core_values); i++)
 		if (streq(core_values[i].name, variable))
 			return core_values[i].get(values);

@@ -299,6 +299,12 @@ int attribute_rules_match(struct scan *scan, const struct groups *rules, const c
 	return answer;
 }
 
+bool attribute_rules_near(struct scan *scan, const struct groups *rules, const char *directory)
+{
+	return rules->count > 1 &&
+		rule_matches(scan, groups_get(rules, 0), directory) == CONDITION_HOLDS;
+}
+
 void attribute_rules_describe(struct scan *scan, const struct groups *rules, const char *directory,
 	char ret_found[static CONDITION_FOUND_MAX])
 {
@@ -368,6 +374,14 @@ void selected_found_attributes(const void *entry, const void *candidate, char *r
 
 	attribute_rules_describe(selected->scan, &((const struct selector *)entry)->attributes,
 		selected->directory, ret_found);
+}
+
+bool selected_near_attributes(const void *entry, const void *candidate)
+{
+	const struct selected *selected = candidate;
+
+	return attribute_rules_near(
+		selected->scan, &((const struct selector *)entry)->attributes, selected->directory);
 }
 
 static int test_subsystem(const void *entry, void *candidate)

@@ -90,6 +90,10 @@ void selectors_check(const struct groups *selectors, const char *key, struct rep
  * enum condition_answer, or a shortage (sysroot.h). */
 int attribute_rules_match(struct scan *scan, const struct groups *rules, const char *directory);
 
+/* Whether the device meets the first of several rules but not all: it is most likely the one that
+ * is meant. */
+bool attribute_rules_near(struct scan *scan, const struct groups *rules, const char *directory);
+
 /* Writes which of the rules does not hold for the device, and what was found, as a phrase: "has
  * "1" in its file enable". */
 void attribute_rules_describe(struct scan *scan, const struct groups *rules, const char *directory,
@@ -121,6 +125,7 @@ void selected_init(struct selected *selected, struct scan *scan, const char *dir
 		.key = "attributes",                                                               \
 		.test = selected_test_attributes,                                                  \
 		.found = selected_found_attributes,                                                \
+		.near = selected_near_attributes,                                                  \
 	}
 /* clang-format on */
 
@@ -128,6 +133,7 @@ int selected_read_devtype(const struct condition *condition, void *candidate);
 int selected_read_driver(const struct condition *condition, void *candidate);
 int selected_test_attributes(const void *entry, void *candidate);
 void selected_found_attributes(const void *entry, const void *candidate, char *ret_found);
+bool selected_near_attributes(const void *entry, const void *candidate);
 
 /* Whether the device meets none of the selectors. Returns an enum condition_answer, or a shortage
  * (sysroot.h). */

@@ -192,7 +192,8 @@ static int need_all(struct need *need, const struct container *container)
 	for (size_t i = 0; i < container->mounts.count && r >= 0; i++) {
 		const struct declared_mount *mount = groups_get(&container->mounts, i);
 
-		r = need_template(need, mount->host, mount->path, &need_of_mounts);
+		r = need_template(
+			need, mount->host, mount->path, mount->optional ? NULL : &need_of_mounts);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(texts) && r >= 0; i++)
 		r = need_values(need, texts[i]);

@@ -69,6 +69,12 @@ static const struct option mount_options[] = {
 		.offset = offsetof(struct declared_mount, read_only),
 		.help = "Whether the mount is read-only.",
 	},
+	{
+		.key = "optional",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declared_mount, optional),
+		.help = "Omit the mount if the host does not have the file or directory, instead of failing.",
+	},
 };
 static const struct option_table mount_table = {
 	.name = "mount",

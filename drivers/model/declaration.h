@@ -51,6 +51,7 @@ struct declared_mount {
 	char *host;
 	char *path; /* NULL: as on the host */
 	bool read_only;
+	bool optional;
 };
 
 struct container {
@@ -84,13 +85,15 @@ enum probe_recovery { RECOVER_PROBE, RECOVER_NEVER, RECOVER_REBOOT };
 
 struct declared_probe {
 	struct origin origin;
-	int kind;               /* enum probe_kind */
-	char *path;             /* file, exists: template */
-	char *attribute;        /* sysfs: file in the device's directory */
-	char *healthy;          /* file, sysfs: trimmed content that means healthy */
-	char *unhealthy;        /* sysfs: content that means unhealthy; any other content means
-				   healthy; or NULL */
-	int64_t maximum;        /* sysfs: largest healthy number, instead of these; or below 0 */
+	int kind;                /* enum probe_kind */
+	char *path;              /* file, exists: template */
+	char *attribute;         /* sysfs: file in the device's directory */
+	struct strings healthy;  /* file, sysfs: trimmed contents that mean healthy; none: "ok" */
+	char *unhealthy;         /* sysfs: content that means unhealthy; any other content means
+				    healthy; or NULL */
+	int64_t maximum;         /* sysfs: largest healthy number, instead of these; or below 0 */
+	uint64_t changes_within; /* sysfs: microseconds in which the content of a healthy device
+				    changes, instead of these; or 0 */
 	int missing;            /* file, sysfs: what a missing file means, 0 unhealthy, 1 healthy */
 	struct strings command; /* exec: templates */
 	uint64_t timeout;       /* exec: microseconds */

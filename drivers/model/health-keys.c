@@ -69,13 +69,13 @@ static const struct option probe_options[] = {
 	},
 	{
 		.key = "healthy",
-		.type = OPTION_STRING,
+		.type = OPTION_STRINGS,
 		.offset = offsetof(struct declared_probe, healthy),
 		.variant = "file sysfs",
 		.maximum = 1024,
-		.default_string = "ok",
-		.help = "Content, without white space around it, that means healthy. With \"sysfs\", a "
-			"shell pattern; several lines are read as one with spaces between them.",
+		.help = "Content, without white space around it, that means healthy; several are "
+			"alternatives. The default is \"ok\". With \"sysfs\", a shell pattern; several "
+			"lines are read as one with spaces between them.",
 	},
 	{
 		.key = "unhealthy",
@@ -95,6 +95,18 @@ static const struct option probe_options[] = {
 		.default_integer = -1,
 		.help = "Largest number that means healthy, such as a temperature. With it, the file "
 			"must contain a number, and `healthy` and `unhealthy` have no effect.",
+	},
+	{
+		.key = "changes_within",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct declared_probe, changes_within),
+		.variant = "sysfs",
+		.maximum = DAY_MSEC,
+		.unit = "seconds",
+		.help = "Time within which the content of a healthy device changes, such as that of a "
+			"counter that the firmware increments. With it, `healthy`, `unhealthy` and "
+			"`maximum` have no effect. With a pattern in `file`, a change of one file is "
+			"enough.",
 	},
 	{
 		.key = "missing",

@@ -30,9 +30,9 @@ static const struct variable {
 			"when devices come and go." } },
 	{ "node", FROM_DEVICE, ARGUMENT_NONE,
 		{ "${node}", "Path on the host of the device's first node or mount." } },
-	{ "number", FROM_DEVICE, ARGUMENT_NONE,
-		{ "${number}",
-			"Number that the name of the device's first node ends in: 12 of /dev/video12." } },
+	{ "number", FROM_DEVICE, ARGUMENT_OPTIONAL,
+		{ "${number:N}",
+			"Number N in the name of the device's first node, from 1: ${number:1} is 0 of /dev/snd/pcmC0D3p. ${number} is the one that the name ends in: 12 of /dev/video12." } },
 	{ "bdf", FROM_DEVICE, ARGUMENT_NONE, { "${bdf}", "PCI address of the device." } },
 	{ "numa", FROM_DEVICE, ARGUMENT_NONE,
 		{ "${numa}", "First NUMA node of the device; empty if it has none." } },
@@ -216,6 +216,12 @@ static int variable_check(
 		return error_set(error, -EINVAL,
 			"has \"${%.*s}\", but \"${%s}\" takes no argument after a \":\"",
 			(int)piece->length, piece->text, piece->name);
+	if (streq(piece->name, "number") && piece->argument &&
+		(piece->argument_length != 1 || piece->argument[0] < '1' ||
+			piece->argument[0] > '9'))
+		return error_set(error, -EINVAL,
+			"has \"${%.*s}\", but which number of the name is counted from 1 to 9",
+			(int)piece->length, piece->text);
 	if (variable->argument == ARGUMENT_REQUIRED &&
 		!attribute_valid(piece->argument, piece->argument_length))
 		return error_set(error, -EINVAL,
@@ -393,7 +399,7 @@ int template_prefix(const char *text, const char *name, char **ret_prefix, const
 static bool is_number_variable(const char *name)
 {
 	static const char *const names[] = { "number", "major", "minor", "card", "render",
-		"iommu_group", "uio", "kernel_name", "info" };
+		"iommu_group", "uio", "kernel_name", "devname", "info", "value" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (streq(names[i], name))
@@ -444,7 +450,7 @@ bool template_find_changing(
 static bool is_path_variable(const char *name)
 {
 	static const char *const names[] = { "node", "sysfs", "devpath", "tty", "video", "input",
-		"card", "render", "name" };
+		"card", "render", "name", "devname", "value" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (streq(names[i], name))

@@ -210,6 +210,8 @@ struct zip {
 	struct place *places;  /* the same */
 	struct path_nodes *nodes;
 	struct path_numbers numbers; /* JOIN_BY_NUMBER */
+	size_t n_unlocated;          /* IDENTITY_LOCATION: devices with an id of their paths */
+	char unlocated[256];         /* the node of the first */
 };
 
 static int add_member(struct scan *scan, struct device *device, const struct path_member *member,
@@ -380,6 +382,38 @@ static int zip_take_nodes(const struct zip *zip)
 	return r;
 }
 
+/* Finds the id of the device whose paths are picked. */
+static int zip_make_id(
+	const struct scan *scan, struct zip *zip, char ret_id[static DEVICE_ID_MAX + 1])
+{
+	const struct place *first = NULL;
+	int r;
+
+	for (size_t i = 0; i < path_member_count(zip->match) && !first; i++)
+		if (is_own_node(path_member_get(zip->match, i), &zip->places[i]))
+			first = &zip->places[i];
+	if (zip->match->identity == IDENTITY_LOCATION && first) {
+		r = path_location(scan, &first->st, ret_id);
+		if (r != 0)
+			return MIN_OF(r, 0);
+		if (zip->n_unlocated++ == 0)
+			(void)snprintf(zip->unlocated, sizeof(zip->unlocated), "%s", first->host);
+	}
+	return make_id(zip->match, zip->places, ret_id);
+}
+
+static void zip_explain_ids(struct scan *scan, const struct zip *zip, size_t entry)
+{
+	char more[64] = "";
+
+	if (zip->n_unlocated > 1)
+		(void)snprintf(more, sizeof(more), " and %zu more", zip->n_unlocated - 1);
+	if (zip->n_unlocated > 0)
+		scan_explain(scan,
+			"match[%zu]: /sys does not show the hardware behind %s%s, so the name of the node is the id: after a reboot or a change of hardware it may be another device's",
+			entry, zip->unlocated, more);
+}
+
 static int zip_add(struct scan *scan, struct zip *zip, size_t index)
 {
 	char id[DEVICE_ID_MAX + 1];
@@ -389,7 +423,7 @@ static int zip_add(struct scan *scan, struct zip *zip, size_t index)
 	r = zip_pick(scan, zip, index);
 	if (r <= 0)
 		return r;
-	r = make_id(zip->match, zip->places, id);
+	r = zip_make_id(scan, zip, id);
 	if (r < 0)
 		return r;
 	r = scan_add(scan, id, &device);
@@ -498,6 +532,7 @@ static int list_found(struct scan *scan, struct zip *zip, size_t entry)
 		explain_match(match, entry, zip->found, scan);
 	else if (r >= 0 && match->join == JOIN_BY_POSITION)
 		path_note_counts(scan, match, entry, zip->found);
+	zip_explain_ids(scan, zip, entry);
 	path_numbers_done(&zip->numbers);
 	return r;
 }

@@ -13,6 +13,7 @@
 
 static const char *const member_types[] = { "auto", "device", "mount", NULL };
 static const char *const joins[] = { "position", "number", NULL };
+static const char *const identities[] = { "path", "location", NULL };
 
 /* Variables are not known here, so a "$" is nothing special. */
 static int check_absolute(const char *value, struct error *error)
@@ -117,6 +118,13 @@ static const struct option match_options[] = {
 		.offset = offsetof(struct path_match, join),
 		.choices = joins,
 		.help = "How the matches of `paths` are joined. With \"number\", the first number from the first * ? or [ of a pattern on decides: \"/dev/snd/controlC*\" and \"/dev/snd/pcmC*D0c\" of one sound card. A path that is not a pattern belongs to each device.",
+	},
+	{
+		.key = "identity",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct path_match, identity),
+		.choices = identities,
+		.help = "What the ids are made of: the paths (\"path\"), or the location of the hardware behind the first device node, such as \"0000:03:00.0:npu.0\" (\"location\"), for nodes that are numbered in the order of discovery. A device whose location /sys does not show has an id of its paths, and is named by `devplugctl explain`.",
 	},
 };
 

@@ -3,8 +3,8 @@
 
 /*
  * Inside of driver "path": a match entry as it was declared, shared by path.c (keys, checks),
- * path-list.c (the scan), path-join.c (which matches belong together) and path-notes.c (what they
- * hide).
+ * path-list.c (the scan), path-join.c (which matches belong together), path-location.c (which
+ * hardware is behind a node) and path-notes.c (what matches hide).
  */
 
 #include "common/map.h"
@@ -26,12 +26,14 @@ struct path_member {
 };
 
 enum path_join { JOIN_BY_POSITION, JOIN_BY_NUMBER };
+enum path_identity { IDENTITY_PATH, IDENTITY_LOCATION };
 
 /* One pattern, or several whose matches are joined. */
 struct path_match {
 	struct path_member single; /* path NULL: `members` instead; first, so that origin is */
 	struct groups members;     /* struct path_member */
 	int join;                  /* enum path_join */
+	int identity;              /* enum path_identity */
 };
 
 static inline size_t path_member_count(const struct path_match *match)
@@ -64,6 +66,11 @@ int path_numbers_read(const struct path_match *match, const struct strings *foun
 /* The member's path for the device of that index, or NULL. */
 const char *path_numbers_get(const struct path_numbers *numbers, size_t member, size_t index);
 void path_numbers_done(struct path_numbers *numbers);
+
+/* Makes an id of the location of the hardware behind a device node. Returns 1, 0 if /sys does not
+ * show it, or a shortage (sysroot.h). */
+int path_location(
+	const struct scan *scan, const struct stat *st, char ret_id[static DEVICE_ID_MAX + 1]);
 
 /* Explains if a directory "by-path" leads to more nodes than the "by-id" that the pattern is about.
  * Returns 0 or a shortage (sysroot.h). */

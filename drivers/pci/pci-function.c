@@ -327,6 +327,14 @@ static void found_attributes(
 		function->pci->scan, &match->attributes, function->directory, ret_found);
 }
 
+static bool near_attributes(const void *entry, const void *candidate)
+{
+	const struct pci_match *match = entry;
+	const struct pci_function *function = candidate;
+
+	return attribute_rules_near(function->pci->scan, &match->attributes, function->directory);
+}
+
 #define NUMBER(name)                                                                             \
 	{                                                                                        \
 		CONDITION_OF_INTEGERS(#name, struct pci_match, name, struct pci_function, name), \
@@ -351,7 +359,10 @@ static const struct condition conditions[] = {
 	{ .key = "mdev_type", .test = test_mdev_type, .found = found_mdev_type },
 	{ .key = "pf", .test = test_pf, .found = found_pf },
 	{ .key = "functions", .test = test_functions, .found = found_functions },
-	{ .key = "attributes", .test = test_attributes, .found = found_attributes },
+	{ .key = "attributes",
+		.test = test_attributes,
+		.found = found_attributes,
+		.near = near_attributes },
 };
 
 static bool is_for_mdev(const void *entry)

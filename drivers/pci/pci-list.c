@@ -73,7 +73,7 @@ static int list_functions(struct pci_scan *pci)
 static void pci_scan_done(struct pci_scan *pci)
 {
 	for (size_t i = 0; i < pci->n_folds; i++) {
-		free(pci->folds[i].group);
+		free(pci->folds[i].key);
 		free(pci->folds[i].addresses);
 	}
 	free(pci->folds);

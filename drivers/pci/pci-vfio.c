@@ -158,11 +158,15 @@ static int set_problem(struct pci_scan *pci, const struct pci_match *match,
 
 /* --- nodes --- */
 
-/* Adds a node that other devices need, too. */
+/* Adds a node that other devices need, too, once. */
 static int add_shared_node(struct device *device, const struct pci_match *match, const char *path)
 {
-	int r = device_add_node(device, path, NULL, match->permissions);
+	int r;
 
+	for (size_t i = 0; i < device->n_nodes; i++)
+		if (streq(device->nodes[i].host, path))
+			return 0;
+	r = device_add_node(device, path, NULL, match->permissions);
 	if (r >= 0)
 		device_share_nodes(device, device->n_nodes - 1);
 	return r;
@@ -204,33 +208,37 @@ static int add_character_device(struct pci_scan *pci, struct device *device,
 	return r < 0 ? r : add_shared_node(device, match, "/dev/iommu");
 }
 
-/* --- whole groups --- */
+/* --- whole groups and slots --- */
 
-static struct pci_fold *find_fold(struct pci_scan *pci, const char *group)
+static struct pci_fold *find_fold(struct pci_scan *pci, const char *key)
 {
-	for (size_t i = 0; i < pci->n_folds; i++)
-		if (streq(pci->folds[i].group, group))
+	for (size_t i = 0; *key && i < pci->n_folds; i++)
+		if (streq(pci->folds[i].key, key))
 			return &pci->folds[i];
 	return NULL;
 }
 
 /* The device claims the group, which may have functions that other resources match. */
-static int add_fold(
-	struct pci_scan *pci, const char *group, const char *address, struct device *device)
+static int claim_group(struct device *device, const char *group)
 {
 	char claim[sizeof("iommu_group:") + NAME_MAX];
+
+	(void)snprintf(claim, sizeof(claim), "iommu_group:%s", group);
+	return strings_contain(&device->claims, claim) ? 0 : device_add_claim(device, claim);
+}
+
+static int add_fold(
+	struct pci_scan *pci, const char *key, const char *address, struct device *device)
+{
 	struct pci_fold *fold;
 
 	if (array_reserve((void **)&pci->folds, pci->n_folds, sizeof(*pci->folds)) < 0)
 		return -ENOMEM;
 	fold = &pci->folds[pci->n_folds++];
 	*fold = (struct pci_fold){
-		.group = strdup(group), .device = device, .addresses = strdup(address)
+		.key = strdup(key), .device = device, .addresses = strdup(address)
 	};
-	if (!fold->group || !fold->addresses)
-		return -ENOMEM;
-	(void)snprintf(claim, sizeof(claim), "iommu_group:%s", group);
-	return device_add_claim(device, claim);
+	return fold->key && fold->addresses ? 0 : -ENOMEM;
 }
 
 static int extend_fold(struct pci_scan *pci, struct pci_fold *fold, const char *address)
@@ -276,11 +284,58 @@ int pci_finish_folds(struct pci_scan *pci)
 	return r;
 }
 
+/* What the function shares with others of its device: "" if it is a device of its own. */
+static void make_key(const struct pci_match *match, const struct pci_function *function,
+	const struct group *group, char ret_key[static NAME_MAX + 1])
+{
+	ret_key[0] = '\0';
+	if (match->iommu_group == PCI_GROUP_FOLD)
+		(void)strcpy(ret_key, group->name);
+	else if (match->iommu_group == PCI_GROUP_SLOT)
+		(void)snprintf(ret_key, NAME_MAX + 1, "%.*s", (int)strcspn(function->address, "."),
+			function->address);
+}
+
+/* Makes the device that the function is, or the first function of. Returns as pci_add_device(). */
+static int start_device(struct pci_scan *pci, const struct pci_match *match,
+	const struct pci_function *function, const struct group *group, const char *key,
+	struct device **ret_device)
+{
+	struct device *device;
+	int r;
+
+	r = pci_add_device(pci, function->address, function->directory, function, &device);
+	if (r <= 0)
+		return r;
+	r = *key ? add_fold(pci, key, function->address, device)
+		 : device_add_variable(device, "addresses", function->address);
+	if (r >= 0 && group->name[0] && match->iommu_group == PCI_GROUP_TOGETHER)
+		r = add_companion(pci, group->name, device);
+	if (r >= 0 && group->name[0])
+		r = device_add_variable(device, "iommu_group", group->name);
+	if (r < 0)
+		return r;
+	*ret_device = device;
+	return 1;
+}
+
+/* Adds the group of one of the device's functions, unless the device has it. */
+static int add_group(const struct pci_match *match, const struct group *group, const char *key,
+	struct device *device)
+{
+	size_t n_claims = device->claims.count;
+	int r = *key ? claim_group(device, group->name) : 0;
+
+	if (r < 0 || match->access != PCI_VFIO || (*key && device->claims.count == n_claims))
+		return r;
+	return pci_add_group_nodes(device, match, group->name, group->no_iommu);
+}
+
 int pci_list_vfio(
 	struct pci_scan *pci, const struct pci_match *match, const struct pci_function *function)
 {
-	bool fold = match->iommu_group == PCI_GROUP_FOLD;
 	struct group group = { 0 };
+	char key[NAME_MAX + 1];
 	struct pci_fold *known;
 	struct device *device;
 	int r;
@@ -288,26 +343,20 @@ int pci_list_vfio(
 	r = read_group(pci, function, &group);
 	if (r < 0)
 		return r;
-	known = fold && group.name[0] ? find_fold(pci, group.name) : NULL;
+	make_key(match, function, &group, key);
+	known = find_fold(pci, key);
 	if (known) {
 		device = known->device;
 		r = extend_fold(pci, known, function->address);
 		if (r >= 0)
 			r = pci_claim(device, function->address);
 	} else {
-		r = pci_add_device(pci, function->address, function->directory, function, &device);
+		r = start_device(pci, match, function, &group, key, &device);
 		if (r <= 0)
 			return r;
-		r = fold && group.name[0]
-			? add_fold(pci, group.name, function->address, device)
-			: device_add_variable(device, "addresses", function->address);
-		if (r >= 0 && group.name[0] && match->iommu_group == PCI_GROUP_TOGETHER)
-			r = add_companion(pci, group.name, device);
-		if (r >= 0 && group.name[0])
-			r = device_add_variable(device, "iommu_group", group.name);
-		if (r >= 0 && group.name[0] && match->access == PCI_VFIO)
-			r = pci_add_group_nodes(device, match, group.name, group.no_iommu);
 	}
+	if (r >= 0 && group.name[0])
+		r = add_group(match, &group, key, device);
 	if (r >= 0)
 		r = set_problem(pci, match, function, &group, device);
 	if (r >= 0 && match->access == PCI_VFIO_CDEV)

@@ -15,7 +15,7 @@
 
 static const char *const accesses[] = { "nodes", "vfio", "vfio-cdev", "uio", "mdev", "vdpa", NULL };
 static const char *const roles[] = { "any", "pf", "vf", "plain", NULL };
-static const char *const policies[] = { "fold", "refuse", "ignore", "together", NULL };
+static const char *const policies[] = { "fold", "refuse", "ignore", "together", "slot", NULL };
 
 #define ID_OPTION(name, what)                                                                      \
 	{                                                                                          \
@@ -99,7 +99,8 @@ static const struct option match_options[] = {
 			"address of the first one as the id; \"refuse\" lists such functions as "
 			"unhealthy; \"ignore\" lists them as separate devices, even if pods would get "
 			"the same group; \"together\" does so, but does not offer a function while a pod has "
-			"another one of its group, and needs prefer = \"links\". `exclude` takes a function out "
+			"another one of its group, and needs prefer = \"links\"; \"slot\" makes one device of "
+			"the functions of a slot that match, with the groups of all, for a card that needs several. `exclude` takes a function out "
 			"of ${addresses}, not out of its group.",
 	},
 	{

@@ -24,7 +24,13 @@ enum pci_access {
 	PCI_VDPA,
 };
 enum pci_role { PCI_ROLE_ANY, PCI_ROLE_PF, PCI_ROLE_VF, PCI_ROLE_PLAIN };
-enum pci_group_policy { PCI_GROUP_FOLD, PCI_GROUP_REFUSE, PCI_GROUP_IGNORE, PCI_GROUP_TOGETHER };
+enum pci_group_policy {
+	PCI_GROUP_FOLD,
+	PCI_GROUP_REFUSE,
+	PCI_GROUP_IGNORE,
+	PCI_GROUP_TOGETHER,
+	PCI_GROUP_SLOT,
+};
 
 struct pci_match {
 	struct origin origin;
@@ -70,9 +76,9 @@ struct pci_mdev {
 	char name[SYSFS_VALUE_MAX + 1]; /* "GRID T4-2Q"; "" if it has none */
 };
 
-/* Functions of one IOMMU group that make one device. */
+/* Functions of one IOMMU group, or of one slot, that make one device. */
 struct pci_fold {
-	char *group;
+	char *key;             /* the group, or the address of the slot */
 	struct device *device; /* the scan's */
 	char *addresses;       /* of the functions, "," between them */
 };
@@ -170,7 +176,7 @@ int pci_add_group_nodes(
 /* Adds the mediated devices. */
 int pci_list_mdevs(struct pci_scan *pci);
 
-/* Completes the devices that are whole IOMMU groups. */
+/* Completes the devices that are whole IOMMU groups or slots. */
 int pci_finish_folds(struct pci_scan *pci);
 
 /* Finds all devices of a declaration: the driver's list(). */

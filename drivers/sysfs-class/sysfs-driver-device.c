@@ -6,14 +6,13 @@
  */
 #include <sys/sysmacros.h>
 
-#include "drivers/host/device-values.h"
+#include "drivers/host/glob.h"
 #include "drivers/host/identity.h"
 #include "drivers/host/node-state.h"
 #include "drivers/host/nvme.h"
 #include "drivers/host/sysfs-walk.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/declaration.h"
-#include "drivers/model/template.h"
 #include "drivers/sysfs-class/sysfs-driver.h"
 
 /* --- the values of a device --- */
@@ -36,6 +35,16 @@ static int add_serial(const char *root, const char *directory, struct device *de
 	return 0;
 }
 
+static int add_devname(const char *root, const char *directory, struct device *device)
+{
+	_cleanup_free_ char *node = NULL;
+	int r = sysfs_read_node(root, directory, &node);
+
+	if (sysroot_is_shortage(r))
+		return r;
+	return r < 0 ? 0 : device_add_variable(device, "devname", node);
+}
+
 static int add_number(struct device *device, dev_t number)
 {
 	char text[16];
@@ -51,9 +60,10 @@ static int add_number(struct device *device, dev_t number)
 	return device_add_variable(device, "minor", text);
 }
 
-static int describe(const char *root, const struct candidate *candidate, struct device *device)
+static int describe(const struct candidates *candidates, const struct candidate *candidate,
+	struct device *device)
 {
-	const char *directory = candidate->directory;
+	const char *directory = candidate->directory, *root = scan_root(candidates->scan);
 	char number[SYSFS_VALUE_MAX + 1];
 	unsigned major_number, minor_number;
 	int r;
@@ -67,31 +77,13 @@ static int describe(const char *root, const struct candidate *candidate, struct 
 	if (r >= 0)
 		r = device_add_variable(device, "devpath", directory + strlen("/sys"));
 	if (r >= 0)
+		r = add_devname(root, directory, device);
+	if (r >= 0)
 		r = add_serial(root, directory, device);
 	if (r >= 0 && sysfs_read(root, directory, "dev", number) >= 0 &&
 		sscanf(number, "%8u:%8u", &major_number, &minor_number) == 2)
 		r = add_number(device, makedev(major_number, minor_number));
-	return r;
-}
-
-/* Expands a template for a device that is being made. -ENOENT: something in it has no value,
- * -EBUSY: its value cannot be read now. */
-static int expand(const struct candidates *candidates, const struct device *device,
-	const char *template, char **ret, struct error *error)
-{
-	struct device_values values = {
-		.root = scan_root(candidates->scan),
-		.device = device,
-	};
-	struct template_context context = {
-		.name = candidates->declaration->name,
-		.device_value = device_values_get,
-		.userdata = &values,
-	};
-
-	int r = template_expand(template, &context, ret, error);
-
-	return r < 0 && values.busy ? -EBUSY : r;
+	return r < 0 ? r : candidate_add_values(candidates, candidate->match, device);
 }
 
 /* --- nodes --- */
@@ -152,21 +144,68 @@ static int on_child(const char *directory, void *userdata)
 	return add_own_nodes(userdata, directory);
 }
 
-static int add_declared_node(
-	const struct candidates *candidates, const struct node_target *target, const char *template)
+/* How many characters are those of a pattern. */
+static size_t count_wild(const char *text)
+{
+	size_t count = 0;
+
+	for (; (text = strpbrk(text, "*?[\\")); text++)
+		count++;
+	return count;
+}
+
+static bool has_node(const struct device *device, const char *path)
+{
+	for (size_t i = 0; i < device->n_nodes; i++)
+		if (streq(device->nodes[i].host, path))
+			return true;
+	return false;
+}
+
+/* Adds each node that matches and that the device does not have yet. A value in the template must
+ * not add to the pattern. */
+static int add_matching_nodes(const struct node_target *target, const char *template,
+	const char *pattern, bool optional, struct error *error)
+{
+	_cleanup_strings_ struct strings paths = { 0 };
+	int r;
+
+	if (count_wild(pattern) != count_wild(template))
+		return error_set(error, -EINVAL, "\"%s\" has a value with *, ? or [", pattern);
+	r = glob_expand(target->scan, pattern, &paths, error);
+	if (r >= 0 && paths.count == 0 && !optional)
+		return error_set(error, -ENOENT, "nothing matches %s", pattern);
+	for (size_t i = 0; i < paths.count && r >= 0; i++)
+		if (!has_node(target->device, paths.items[i]))
+			r = add_node(target, paths.items[i], optional);
+	return r;
+}
+
+static int add_declared_node(const struct candidates *candidates, const struct sysfs_match *match,
+	const struct node_target *target, const char *template)
 {
 	bool optional = template[0] == '?';
 	_cleanup_free_ char *path = NULL;
 	struct error error = { 0 };
 	int r;
 
-	r = expand(candidates, target->device, template + optional, &path, &error);
+	template += optional;
+	r = candidate_expand(candidates, target->device, template, &path, &error);
 	if (sysroot_is_shortage(r))
 		return r;
+	if (r == -ENOENT) {
+		candidate_explain_value(candidates, match, target->device, template, &error);
+		/* The driver makes the node when it is loaded, wherever its file is. */
+		r = scan_watch(target->scan, "/dev") < 0 ? -ENOMEM : -ENOENT;
+	}
 	if (r >= 0 && path[0] != '/')
 		r = error_set(&error, -EINVAL, "\"%s\" is not a path", path);
 	if (r >= 0)
-		return add_node(target, path, optional);
+		r = form_is_pattern(template)
+			? add_matching_nodes(target, template, path, optional, &error)
+			: add_node(target, path, optional);
+	if (r >= 0 || sysroot_is_shortage(r))
+		return MIN_OF(r, 0);
 	return optional && r != -EBUSY
 		? 0
 		: device_set_problem(target->device, "node \"%s\": %s", template, error.message);
@@ -180,7 +219,7 @@ static int add_nodes(const struct candidates *candidates, const struct candidate
 	int r = 0;
 
 	for (size_t i = 0; i < match->nodes.count && r >= 0; i++)
-		r = add_declared_node(candidates, &target, match->nodes.items[i]);
+		r = add_declared_node(candidates, match, &target, match->nodes.items[i]);
 	for (size_t i = 0; i < candidate->members.count && r >= 0; i++) {
 		const char *directory = candidate->members.items[i];
 
@@ -208,10 +247,13 @@ static int make_declared_id(
 
 	r = device_new("", &device);
 	if (r >= 0)
-		r = describe(scan_root(candidates->scan), candidate, device);
+		r = describe(candidates, candidate, device);
 	if (r < 0)
 		return error_set(error, r, "it cannot be read: %s", strerror(-r));
-	r = expand(candidates, device, candidate->match->id, &text, error);
+	r = candidate_expand(candidates, device, candidate->match->id, &text, error);
+	if (r == -ENOENT)
+		candidate_explain_value(
+			candidates, candidate->match, device, candidate->match->id, error);
 	if (r < 0)
 		return r;
 	if (!*text)
@@ -253,7 +295,7 @@ int candidate_describe(const struct candidates *candidates, const struct candida
 {
 	int r;
 
-	r = describe(scan_root(candidates->scan), candidate, device);
+	r = describe(candidates, candidate, device);
 	if (sysroot_is_shortage(r))
 		return r;
 	/* It is disappearing; the event is on its way. */

@@ -3,7 +3,8 @@
 
 /*
  * Inside of driver "sysfs": a match entry as it was declared, shared by sysfs-driver.c (keys,
- * checks), sysfs-driver-list.c (the scan) and sysfs-driver-device.c (the values of a device).
+ * checks), sysfs-driver-list.c (the scan), sysfs-driver-device.c (a device and its nodes) and
+ * sysfs-driver-values.c (what is read about it outside of its directory).
  */
 
 #include "common/map.h"
@@ -12,13 +13,23 @@
 
 enum sysfs_group { GROUP_NONE, GROUP_PARENT };
 
+/* A value that a file outside of the device's directory has for it: ${value:NAME}. */
+struct sysfs_value {
+	struct origin origin;
+	char *name;
+	char *file; /* template of a path on the host */
+	char *line; /* the beginning of the line, before the value; NULL: the whole file */
+};
+
 struct sysfs_match {
 	struct selector own; /* its subsystem is below; first, so that origin is */
 	char *subsystem;     /* pattern */
 	struct groups not, upwards, parents, children; /* struct selector */
 	int group;                                     /* enum sysfs_group */
 	char *id;                                      /* template, NULL: by where it sits */
-	struct strings nodes;                          /* templates; none: the device's own */
+	char *function;       /* template of a PCI address; NULL: from where it sits */
+	struct groups values; /* struct sysfs_value */
+	struct strings nodes; /* templates of paths or patterns; none: the device's own */
 	bool child_nodes;
 	char *permissions;
 };
@@ -51,6 +62,22 @@ struct candidates {
 	struct map by_directory;
 	struct map seen; /* directories of members */
 };
+
+/* Expands a template for a device that is being made. Returns 0, -ENOENT with the error filled if
+ * something in it has no value, -EBUSY if its value cannot be read now, or -ENOMEM. */
+int candidate_expand(const struct candidates *candidates, const struct device *device,
+	const char *template, char **ret, struct error *error);
+
+/* Adds the variables that files outside of the device's directory give, the address of its function
+ * and the NUMA node of that. What is missing is left out. Returns 0, -EBUSY, or a shortage
+ * (sysroot.h). */
+int candidate_add_values(const struct candidates *candidates, const struct sysfs_match *match,
+	struct device *device);
+
+/* Writes why a value that the template uses is missing, as a clause: "/proc/x has no line "Node"".
+ * Leaves the text as it is if it uses none of that kind. */
+void candidate_explain_value(const struct candidates *candidates, const struct sysfs_match *match,
+	const struct device *device, const char *template, struct error *error);
 
 /* Computes the device's name, and the one to use if others would have the same. Values that cannot
  * be read are noted. Returns 0 or a shortage (sysroot.h). */

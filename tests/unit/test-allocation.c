@@ -208,8 +208,11 @@ static void test_missing(void **state)
 	host_remove("/opt/none");
 	expect_error("tty0", -ENOENT,
 		"install the package that provides it, or correct container.mounts");
-	start(TTYS "container = { nodes = ( \"?/dev/ctl-${id}\" ); };");
+	start(TTYS "container = { nodes = ( \"?/dev/ctl-${id}\" ); "
+		   "mounts = ( { host = \"/opt/none\"; optional = true; } ); };");
 	expect("tty0", "node /dev/tty0 /dev/tty0 rw\n");
+	host_mkdir("/opt/none");
+	expect("tty0", "node /dev/tty0 /dev/tty0 rw\nmount /opt/none /opt/none rw\n");
 }
 
 static void test_conflicts(void **state)

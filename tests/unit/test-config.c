@@ -54,7 +54,7 @@ static void test_defaults(void **state)
 	assert_int_equal(exec->recover, RECOVER_PROBE);
 	assert_int_equal(exec->origin.line, 3);
 	assert_int_equal(file->kind, PROBE_FILE);
-	assert_string_equal(file->healthy, "ok");
+	assert_int_equal(file->healthy.count, 0);
 	assert_int_equal(file->missing, 0);
 	assert_int_equal(file->origin.line, 4);
 	assert_int_equal(declaration->prestart.timeout, 20 * USEC_PER_SEC);
@@ -147,7 +147,7 @@ static void check_example(const struct config *config)
 	assert_int_equal(declaration->prefer, PREFER_NUMA);
 	probe = groups_get(&declaration->health, 0);
 	assert_string_equal(probe->path, "/run/x/${id}");
-	assert_string_equal(probe->healthy, "1");
+	assert_string_equal(probe->healthy.items[0], "1");
 	assert_int_equal(probe->interval, USEC_PER_SEC / 2);
 	assert_int_equal(probe->fail_after, 2);
 	assert_int_equal(probe->recover_after, 3);

@@ -156,6 +156,39 @@ static void test_maximum(void **state)
 	RUN_UNTIL(streq(reason(), ""));
 }
 
+static void test_alternatives(void **state)
+{
+	start_probe("probe = \"sysfs\"; file = \"state\"; healthy = [ \"1\", \"[3-5]\" ];");
+	assert_string_equal(reason(), "state is missing");
+	for (int i = 0; i < 8; i++) {
+		bool healthy = i == 1 || (i >= 3 && i <= 5);
+
+		host_write(CARD "/state", made("%d\n", i));
+		RUN_UNTIL(streq(reason(), healthy ? "" : made("state is %d", i)));
+	}
+}
+
+static void test_changes(void **state)
+{
+	host_write(CARD "/heartbeat", "1\n");
+	start_probe("probe = \"sysfs\"; file = \"heart*\"; changes_within = 0.5;");
+	assert_string_equal(reason(), "");
+	RUN_UNTIL(streq(reason(), "heart* has not changed for 0.5 s"));
+	host_write(CARD "/heartbeat", "2\n");
+	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(), "heart* has not changed for 0.5 s"));
+	host_write(CARD "/heart2", "2\n");
+	RUN_UNTIL(streq(reason(), ""));
+	host_remove(CARD "/heart2");
+	host_remove(CARD "/heartbeat");
+	RUN_UNTIL(streq(reason(), "heart* is missing"));
+	host_write(CARD "/heartbeat", "2\n");
+	/* It is not healthy before it changes. */
+	RUN_UNTIL(streq(reason(), "heart* has not changed for 0.5 s"));
+	host_write(CARD "/heartbeat", "3\n");
+	RUN_UNTIL(streq(reason(), ""));
+}
+
 static void test_without_directory(void **state)
 {
 	start_with("driver = \"static\"; match = \"a\";", "probe = \"sysfs\"; file = \"x\";");
@@ -227,6 +260,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_patterns, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_bad_pattern, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_maximum, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_alternatives, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_changes, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_too_many_files, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_without_directory, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_pci, setup, inventory_teardown),

@@ -140,6 +140,9 @@ static void test_mounts(void **state)
 	expect_healthy("a");
 	host_remove("/opt/tool");
 	expect_missing("a", "/opt/tool");
+	start("driver = \"static\"; match = ( \"a\" );"
+	      "container = { mounts = ( { host = \"/opt/tool\"; optional = true; } ); };");
+	assert_string_equal(seen(), "a ");
 }
 
 /* A variable that has no value is refused at Allocate, too. */

@@ -5,6 +5,7 @@
  */
 #include "driver-fixture.h"
 #include "explained-fixture.h"
+#include "sysfs-fixture.h"
 
 static void expect_node(
 	size_t device, size_t node, const char *host, const char *path, const char *permissions)
@@ -453,6 +454,45 @@ static void test_explanations(void **state)
 	}
 }
 
+#define LOCATED \
+	"driver = \"path\"; match = ( { path = \"/dev/npu[0-9]*\"; identity = \"location\"; } );"
+
+static void make_npu_node(unsigned number)
+{
+	char path[512];
+
+	host_path(path, made("/dev/npu%u", number));
+	/* Only root may make one. */
+	if (mknod(path, S_IFCHR | 0600, makedev(250, number)) < 0)
+		skip();
+}
+
+/* Nodes that are numbered in the order of discovery. */
+static void test_location(void **state)
+{
+	for (unsigned i = 0; i < 3; i++)
+		make_npu_node(i);
+	sys_device("pci0000:00/0000:07:00.0", "bus/pci", "");
+	sys_device("pci0000:00/0000:07:00.0/npu/npu0", "class/npu", "DEVNAME=npu0\n");
+	sys_device("virtual/npu/npu1", "class/npu", "DEVNAME=npu1\n");
+	host_mkdir("/sys/dev/char");
+	host_symlink("../../devices/pci0000:00/0000:07:00.0/npu/npu0", "/sys/dev/char/250:0");
+	host_symlink("../../devices/virtual/npu/npu1", "/sys/dev/char/250:1");
+	expect_found(LOCATED, "0000:07:00.0:npu.0 npu1 npu2 ");
+	expect_node(0, 0, "/dev/npu0", "/dev/npu0", "rw");
+	expect_explained(LOCATED,
+		"match[0]: /sys does not show the hardware behind /dev/npu1 and 1 more, so the name of the node is the id: after a reboot or a change of hardware it may be another device's\n");
+	/* The driver is loaded again, and gives it another number. */
+	for (unsigned i = 0; i < 3; i++)
+		host_remove(made("/dev/npu%u", i));
+	host_remove("/sys/dev/char/250:0");
+	host_symlink("../../devices/pci0000:00/0000:07:00.0/npu/npu0", "/sys/dev/char/250:2");
+	make_npu_node(2);
+	expect_found(LOCATED, "0000:07:00.0:npu.0 ");
+	expect_node(0, 0, "/dev/npu2", "/dev/npu2", "rw");
+	expect_explained(LOCATED, "");
+}
+
 /* A path as a process outside of a container sees it. */
 static void test_explained_root(void **state)
 {
@@ -504,6 +544,7 @@ int main(void)
 		TEST(test_check),
 		TEST(test_claims),
 		HOST_TEST(test_explanations),
+		HOST_TEST(test_location),
 		HOST_TEST(test_explained_root),
 		HOST_TEST(test_explained_probes),
 	};

@@ -169,6 +169,46 @@ static void test_group_policies(void **state)
 	expect_variable_of(0, "addresses", "0000:10:00.0,0000:9a:00.0");
 }
 
+/* A chip with two functions, each with a group, and one with a single function. */
+static void test_slot(void **state)
+{
+	static const char match[] =
+		"{ access = \"vfio\"; vendor = 0x1ae0; iommu_group = \"slot\"; }";
+	static const char *const addresses[] = { "0000:05:00.0", "0000:05:00.1", "0000:05:01.0",
+		"0000:06:00.0" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
+		pci_plant(addresses[i], "0x1ae0", "0x0076", "0x120000");
+		pci_bind(addresses[i], "vfio-pci");
+		pci_join_group(addresses[i], made("%zu", 30 + i));
+	}
+	expect(match,
+		"0000:05:00.0: /dev/vfio/30 /dev/vfio/vfio /dev/vfio/31\n"
+		"0000:05:01.0: /dev/vfio/32 /dev/vfio/vfio\n"
+		"0000:06:00.0: /dev/vfio/33 /dev/vfio/vfio\n");
+	expect_variable_of(0, "addresses", "0000:05:00.0,0000:05:00.1");
+	expect_variable_of(1, "addresses", "0000:05:01.0");
+	assert_int_equal(scan.devices[0]->claims.count, 4);
+	assert_string_equal(scan.devices[0]->claims.items[2], "pci:0000:05:00.1");
+	assert_string_equal(scan.devices[0]->claims.items[3], "iommu_group:31");
+	/* The whole chip is unhealthy if one function is. */
+	pci_bind("0000:05:00.1", NULL);
+	expect(match,
+		"0000:05:00.0! 0000:05:00.1 is bound to no driver: run \"driverctl set-override 0000:05:00.1 vfio-pci\"\n"
+		"0000:05:01.0: /dev/vfio/32 /dev/vfio/vfio\n"
+		"0000:06:00.0: /dev/vfio/33 /dev/vfio/vfio\n");
+	/* Both are in one group. */
+	pci_bind("0000:05:00.1", "vfio-pci");
+	pci_plant("0000:07:00.0", "0x1ae1", "0x0076", "0x120000");
+	pci_plant("0000:07:00.1", "0x1ae1", "0x0076", "0x120000");
+	pci_bind("0000:07:00.0", "vfio-pci");
+	pci_bind("0000:07:00.1", "vfio-pci");
+	pci_join_group("0000:07:00.0", "40");
+	pci_join_group("0000:07:00.1", "40");
+	expect("{ access = \"vfio\"; vendor = 0x1ae1; iommu_group = \"slot\"; }",
+		"0000:07:00.0: /dev/vfio/40 /dev/vfio/vfio\n");
+}
+
 #define TOGETHER                                                                           \
 	"driver = \"pci\"; match = ( { access = \"vfio\"; vendor = 0x10de; iommu_group = " \
 	"\"together\"; } ); "
@@ -289,8 +329,7 @@ static void test_vfio_cdev(void **state)
 	pci_bind("0000:03:00.1", "vfio-pci");
 	pci_write("0000:03:00.1", "vfio-dev/vfio8/uevent", "DEVNAME=vfio/devices/vfio8\n");
 	expect("{ access = \"vfio-cdev\"; vendor = 0x10de; }",
-		"0000:03:00.0: /dev/vfio/devices/vfio7 /dev/iommu /dev/vfio/devices/vfio8 "
-		"/dev/iommu\n");
+		"0000:03:00.0: /dev/vfio/devices/vfio7 /dev/iommu /dev/vfio/devices/vfio8\n");
 }
 
 int main(void)
@@ -302,6 +341,7 @@ int main(void)
 		TEST(test_remedies_spare_the_host),
 		TEST(test_group_policies),
 		TEST(test_group_together),
+		TEST(test_slot),
 		TEST(test_group_without_excluded),
 		TEST(test_fold_names_all),
 		TEST(test_what_is_its_own),

@@ -105,27 +105,41 @@ int preset_find(const char *name, char **ret_path, struct error *error)
 	return 0;
 }
 
-int preset_summary(const char *path, char **ret, struct error *error)
+/* The first comment at the beginning of the file that begins so, without that; empty if there is
+ * none. */
+static int read_comment(const char *path, const char *begin, char **ret, struct error *error)
 {
 	_cleanup_fclose_ FILE *stream = fopen(path, "re");
-	char line[LINE_SIZE], *summary;
-	const char *text = "";
+	char line[LINE_SIZE], *copy;
+	const char *comment, *text = "";
 
 	if (!stream)
 		return error_set(error, -errno, "cannot read %s: %s", path, strerror(errno));
-	while (fgets(line, sizeof(line), stream)) {
+	while (!*text && fgets(line, sizeof(line), stream)) {
 		line[strcspn(line, "\n")] = '\0';
 		if (startswith(line, "# SPDX-"))
 			continue;
-		text = startswith(line, "# ") ?: "";
-		break;
+		comment = startswith(line, "# ");
+		if (!comment)
+			break;
+		text = startswith(comment, begin) ?: "";
 	}
 	/* open() also succeeds for a directory. */
 	if (ferror(stream))
 		return error_set(error, -EIO, "cannot read %s: %s", path, strerror(errno));
-	summary = strdup(text);
-	if (!summary)
+	copy = strdup(text);
+	if (!copy)
 		return error_set(error, -ENOMEM, "out of memory");
-	*ret = summary;
+	*ret = copy;
 	return 0;
+}
+
+int preset_summary(const char *path, char **ret, struct error *error)
+{
+	return read_comment(path, "", ret, error);
+}
+
+int preset_resource_name(const char *path, char **ret, struct error *error)
+{
+	return read_comment(path, "Resource name: ", ret, error);
 }

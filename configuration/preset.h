@@ -20,3 +20,8 @@ int preset_find(const char *name, char **ret_path, struct error *error);
 /* The purpose of the preset: the first comment of its file (malloc'ed), empty if there is none.
  * Returns 0, or negative errno with the error filled. */
 int preset_summary(const char *path, char **ret, struct error *error);
+
+/* The name of the resource that pods of the replaced plugin request: a comment "Resource name:
+ * NAME" at the beginning of the file (malloc'ed), empty if there is none. Returns as
+ * preset_summary(). */
+int preset_resource_name(const char *path, char **ret, struct error *error);

@@ -355,8 +355,24 @@ static int split_claims(const char *text, struct strings *claims)
 	return 0;
 }
 
+/* Why the first unit is unhealthy, if all are; else NULL. */
+static int find_problem(const struct snapshot *snapshot, char **ret)
+{
+	char *copy = NULL;
+
+	for (size_t i = 0; i < snapshot->n_units; i++)
+		if (snapshot->units[i].healthy)
+			return 0;
+	if (snapshot->n_units > 0)
+		copy = strdup(snapshot->units[0].reason ?: "");
+	if (snapshot->n_units > 0 && !copy)
+		return -ENOMEM;
+	*ret = copy;
+	return 0;
+}
+
 int try_out_claims(const struct declaration *declaration, struct scan *scan, struct strings *claims,
-	struct error *error)
+	char **ret_problem, struct error *error)
 {
 	struct unit_list list = { .declaration = declaration };
 	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
@@ -367,7 +383,7 @@ int try_out_claims(const struct declaration *declaration, struct scan *scan, str
 	if (r >= 0 &&
 		(unit_list_snapshot(&list, NULL, NULL, 0, &snapshot) < 0 ||
 			hardware_claims_text(declaration, snapshot, scan->root, &text) < 0 ||
-			split_claims(text, claims) < 0))
+			split_claims(text, claims) < 0 || find_problem(snapshot, ret_problem) < 0))
 		r = error_set(error, -ENOMEM, "out of memory");
 	unit_list_done(&list);
 	return r < 0 ? r : 0;

@@ -41,6 +41,7 @@ int try_out_list(const struct declaration *declaration, const char *root, struct
 	struct error *error);
 
 /* Adds the hardware behind the devices of the scan (claims.h), to find out which resources have the
- * same hardware. Returns 0 or negative errno with the error filled. */
+ * same hardware. `ret_problem` is why the first device is unhealthy if all are (malloc'ed), or
+ * NULL. Returns 0 or negative errno with the error filled. */
 int try_out_claims(const struct declaration *declaration, struct scan *scan, struct strings *claims,
-	struct error *error);
+	char **ret_problem, struct error *error);

@@ -191,6 +191,8 @@ static size_t count_devices(const struct declaration *declaration, struct scan *
 /* The devices that a preset finds on this host. */
 struct finding {
 	char *name, *summary;
+	char *resource;         /* the name that is proposed for a resource */
+	char *problem;          /* why no device is healthy; NULL: some are */
 	json_t *ids;            /* of the devices */
 	json_t *cdi, *prestart; /* as in the preset */
 	bool general;           /* it takes the devices of any vendor */
@@ -209,6 +211,8 @@ static void findings_done(struct findings *findings)
 	for (size_t i = 0; i < findings->count; i++) {
 		free(findings->items[i].name);
 		free(findings->items[i].summary);
+		free(findings->items[i].resource);
+		free(findings->items[i].problem);
 		json_decref(findings->items[i].ids);
 		json_decref(findings->items[i].cdi);
 		json_decref(findings->items[i].prestart);
@@ -255,6 +259,23 @@ static int list_profiles(const struct scan *scan, struct strings *profiles)
 	return r;
 }
 
+/* The name that pods of the replaced plugin request, or one to be changed. */
+static int propose_name(const char *preset, const char *path, char **ret, struct error *error)
+{
+	_cleanup_free_ char *name = NULL;
+	int r = preset_resource_name(path, &name, error);
+
+	if (r < 0)
+		return r;
+	if (*name) {
+		*ret = TAKE_PTR(name);
+		return 0;
+	}
+	return format_text(ret, "vendor.example/%s", preset) < 0
+		? error_set(error, -ENOMEM, "out of memory")
+		: 0;
+}
+
 /* Adds the preset's devices, if there are any. */
 static int discover_one(
 	const char *name, const char *root, struct findings *findings, struct error *error)
@@ -290,20 +311,28 @@ static int discover_one(
 		.ids = list_ids(&scan),
 		.cdi = list_strings(&declaration->container.cdi),
 		.prestart = list_strings(&declaration->prestart.command),
-		.general = !strstr(config->resources[0].text, "vendor = "),
+		/* As a key of the driver, or as a file of the device. */
+		.general = !strstr(config->resources[0].text, "vendor = ") &&
+			!strstr(config->resources[0].text, "vendor\""),
 		.n_devices = scan.n_devices,
 	};
 	if (list_profiles(&scan, &finding->profiles) < 0 || !finding->name || !finding->ids ||
 		!finding->cdi || !finding->prestart)
 		return error_set(error, -ENOMEM, "out of memory");
-	return try_out_claims(declaration, &scan, &finding->claims, error);
+	r = propose_name(name, path, &finding->resource, error);
+	return r < 0
+		? r
+		: try_out_claims(declaration, &scan, &finding->claims, &finding->problem, error);
 }
 
-/* A device belongs to the first resource that finds it, so specific presets come first. */
+/* A device belongs to the first resource that finds it, so presets whose devices can be used come
+ * first, and specific ones before others. */
 static int compare_findings(const void *left, const void *right)
 {
 	const struct finding *a = left, *b = right;
 
+	if (!a->problem != !b->problem)
+		return a->problem ? 1 : -1;
 	if (a->general != b->general)
 		return a->general ? 1 : -1;
 	if (a->n_devices != b->n_devices)
@@ -372,14 +401,16 @@ static void print_finding(const struct findings *findings, size_t i)
 
 	(void)printf("%s    # %s\n", i > 0 ? ",\n" : "", finding->summary);
 	print_list("Here", ", ", finding->ids, IDS_SHOWN);
+	if (finding->problem)
+		(void)printf("    # None is healthy here: %s\n", finding->problem);
 	print_list("CDI names", ", ", finding->cdi, SIZE_MAX);
 	print_list("Before a container starts", " ", finding->prestart, SIZE_MAX);
 	print_list("Overlaps with these presets, which take precedence", ", ", overlaps, SIZE_MAX);
 	if (finding->profiles.count > 0)
 		print_profiles(finding);
 	else
-		(void)printf("    { name = \"vendor.example/%s\"; preset = \"%s\"; }",
-			finding->name, finding->name);
+		(void)printf("    { name = \"%s\"; preset = \"%s\"; }", finding->resource,
+			finding->name);
 }
 
 static int print_findings_json(const struct findings *findings, struct error *error)
@@ -390,11 +421,12 @@ static int print_findings_json(const struct findings *findings, struct error *er
 		const struct finding *finding = &findings->items[i];
 
 		(void)json_array_append_new(presets,
-			json_pack("{s:s, s:s, s:O, s:O, s:O, s:o, s:o}", "name", finding->name,
-				"summary", finding->summary, "ids", finding->ids, "cdi_devices",
-				finding->cdi, "prestart", finding->prestart, "profiles",
-				list_strings(&finding->profiles), "overlaps",
-				list_overlaps(findings, i)));
+			json_pack("{s:s, s:s, s:s, s:s, s:O, s:O, s:O, s:o, s:o}", "name",
+				finding->name, "summary", finding->summary, "resource",
+				finding->resource, "problem", finding->problem ?: "", "ids",
+				finding->ids, "cdi_devices", finding->cdi, "prestart",
+				finding->prestart, "profiles", list_strings(&finding->profiles),
+				"overlaps", list_overlaps(findings, i)));
 	}
 	return print_json(root, error);
 }

@@ -53,7 +53,12 @@ class Json(ToolTest):
         os.makedirs(folder)
         os.mkdir(self.node.path("bin"))
         tool = shutil.copy(program("devplugctl"), self.node.path("bin"))
-        for name, more in (("special", 'container = { cdi = "vendor.example/e=${id}"; }; prestart = { command = [ "/bin/true", "${id}" ]; };'),
+        os.mkdir(self.node.path("cdi"))
+        with open(self.node.path("cdi/e.json"), "w") as file:
+            json.dump({"cdiVersion": "0.6.0", "kind": "vendor.example/e",
+                       "devices": [{"name": "zero", "containerEdits": {"env": ["E=1"]}}]}, file)
+        cdi = f'container = {{ cdi = "vendor.example/e=${{id}}"; cdi_dirs = "{self.node.path("cdi")}"; }};'
+        for name, more in (("special", cdi + ' prestart = { command = [ "/bin/true", "${id}" ]; };'),
                            ("general", "")):
             with open(f"{folder}/{name}.conf", "w") as file:
                 file.write(f'# The {name} devices.\ndriver = "path"; match = "/dev/{"zero" if more else "[zn]*"}"; {more}\n')

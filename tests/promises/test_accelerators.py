@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Presets of accelerators, each on a host with two devices: what is found, what a container gets, what stays when the driver is
+loaded again, and what is refused or explained on a host that lacks something. No accelerator was there: the trees are made from the
+drivers' sources and documents.
+"""
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from accelerator_hosts import ADDRESSES, HOSTS, AcceleratorHost
+from dra_node import DraTest
+from node import NodeTest, program, until
+
+DRI = ("dri/card{1}", "dri/renderD{129}")
+ASCEND = ("davinci{0}", "davinci_manager", "devmm_svm", "hisi_hdc")
+VOID = {"ASCEND_VISIBLE_DEVICES": "void"}
+NPU_SMI = ["/usr/local/bin/npu-smi"]
+
+# Ids: {bdf} is the address. Nodes: {N} is the device's number plus N; a path after ">" is another one in the container.
+FOUND = {
+    "amd-xdna": ("{bdf}:accel.0", ("accel/accel{0}",), {}, []),
+    "ascend-310": ("{bdf}", ASCEND, VOID, NPU_SMI),
+    "ascend-310b": ("devdrv-class:davinci{0}", ("davinci{0}", "davinci_manager_docker>davinci_manager", "svm0", "ts_aisle", "vdec"), VOID, []),
+    "ascend-310p": ("{bdf}", ASCEND, VOID, NPU_SMI),
+    "ascend-910": ("{bdf}", ASCEND, VOID, NPU_SMI),
+    "ascend-950": ("devdrv-class:davinci{0}", ("davinci{0}", "davinci_manager", "hisi_hdc", "uburma", "ummu"), VOID, []),
+    "aws-neuron": ("neuron_device:neuron{0}", ("neuron{0}",), {"AWS_NEURON_VISIBLE_DEVICES": "{0}"}, []),
+    "cambricon-mlu": ("{bdf}", ("cambricon_ctl", "cambricon_dev{0}", "cambricon_gdr", "cambricon_ipcm{0}"), {}, ["/usr/bin/cnmon"]),
+    "enflame-gcu": ("{bdf}", ("gcu{0}", "gcuctl"), {"ENFLAME_VISIBLE_DEVICES": "{0}"}, []),
+    "furiosa": ("{bdf}", tuple(f"rngd/npu{{0}}{part}" for part in ("bar0", "ch0", "ch0r", "dmar", "mgmt", "pe0", "pe0-3")), {}, []),
+    "google-tpu": ("{bdf}", ("vfio/{20}", "vfio/{21}", "vfio/vfio"), {"TPU_SKIP_MDS_QUERY": "true"}, []),
+    "hailo": ("{bdf}", ("{hailo}",), {}, []),
+    "hygon-dcu": ("{bdf}", (*DRI, "kfd", "mkfd"), {}, ["/opt/hyhal"]),
+    "iluvatar-gpu": ("iluvatar{0}", ("iluvatar{0}", "itrctl"), {}, []),
+    "intel-gaudi": ("{bdf}", ("accel/accel{1}", "accel/accel_controlD{1}", "infiniband/uverbs{0}"),
+                    {"HABANA_VISIBLE_DEVICES": "{1}", "HL_VISIBLE_DEVICES": "/dev/accel/accel{1}", "HABANA_VISIBLE_MODULES": "{module}"}, []),
+    "kunlunxin-xpu": ("xpu{0}", ("xpu{0}", "xpuctrl"), {}, []),
+    "metax-gpu": ("{bdf}", (*DRI, "mxcd", "mxnd"), {}, ["/opt/maca"]),
+    "mthreads-gpu": ("{bdf}", (*DRI, "mtgpu.{0}"), {}, []),
+    "qualcomm-aic": ("{bdf}:accel.0", ("accel/accel{0}",), {}, []),
+    "rebellions": ("{bdf}", ("rbln{0}", "rsd0"), {}, []),
+    "tenstorrent": ("{bdf}", ("tenstorrent/{0}",), {"TT_VISIBLE_DEVICES": "{0}"}, ["/dev/hugepages-1G"]),
+}
+# Names that pods of the vendors' plugins request.
+NAMES = {
+    "ascend-310": "huawei.com/Ascend310", "ascend-310b": "huawei.com/Ascend310B", "ascend-310p": "huawei.com/Ascend310P",
+    "ascend-910": "huawei.com/Ascend910", "ascend-950": "huawei.com/npu", "aws-neuron": "aws.amazon.com/neuron",
+    "cambricon-mlu": "cambricon.com/mlu", "enflame-gcu": "enflame.com/gcu", "furiosa": "furiosa.ai/rngd", "google-tpu": "google.com/tpu",
+    "hailo": "hailo.ai/npu", "hygon-dcu": "hygon.com/dcu", "iluvatar-gpu": "iluvatar.com/gpu", "intel-gaudi": "habana.ai/gaudi",
+    "kunlunxin-xpu": "kunlunxin.com/xpu", "metax-gpu": "metax-tech.com/gpu", "mthreads-gpu": "mthreads.com/gpu",
+    "qualcomm-aic": "qualcomm.com/qaic", "rebellions": "rebellions.ai/npu",
+}
+# Devices whose function the driver does not show, so that their ids are the names of their nodes.
+BY_NUMBER = {"ascend-310b", "ascend-950", "aws-neuron", "iluvatar-gpu", "kunlunxin-xpu"}
+
+FIRST = f"sys/devices/pci0000:00/{ADDRESSES[0]}"
+
+
+def without(*names):
+    return lambda host: [host.remove(name) for name in names]
+
+
+def with_file(name, text):
+    return lambda host: host.file(name, text)
+
+
+def with_driver(name):
+    """Both functions are bound to another driver."""
+    def change(host):
+        for address in ADDRESSES:
+            host.remove(f"sys/devices/pci0000:00/{address}/driver")
+            os.makedirs(host.path(f"sys/bus/pci/drivers/{name}"), exist_ok=True)
+            host.link(f"sys/devices/pci0000:00/{address}/driver", f"sys/bus/pci/drivers/{name}")
+            host.file(f"sys/devices/pci0000:00/{address}/uevent", f"DRIVER={name}")
+
+    return change
+
+
+def with_value(file, text):
+    """Both functions have another value."""
+    return lambda host: [host.file(f"sys/devices/pci0000:00/{address}/{file}", text) for address in ADDRESSES]
+
+
+# What a host lacks, and what is shown: of a device that is found, as its reason; else in a note.
+NEAR_MISSES = {
+    "amd-xdna": ((with_driver("vfio-pci"), 'driver refused 2 (accel0 has "vfio-pci")'),
+                 (without("dev/accel/accel0"), "its node /dev/accel/accel0 is missing")),
+    "ascend-310": ((with_value("device", "0xd802"), 'has "0xd802" in file device'), (without("dev/davinci_manager"), "/dev/davinci_manager")),
+    "ascend-310b": ((without("dev/davinci_manager_docker"), "/dev/davinci_manager_docker"),
+                    (without("sys/class/devdrv-class"), "none is in /sys/class/devdrv-class")),
+    "ascend-310p": ((with_driver("vfio-pci"), '(0000:03:00.0 has "vfio-pci" in property DRIVER)'), (without("dev/davinci0"), "its node /dev/davinci0 is missing")),
+    "ascend-910": ((with_value("device", "0xd500"), 'has "0xd500" in file device'), (without("dev/davinci_manager"), "/dev/davinci_manager"),
+                   (without(f"{FIRST}/dev_id"), '"${attr:dev_id}" has no value here')),
+    "ascend-950": ((without("dev/uburma/udma0"), "/dev/uburma"), (without("dev/hisi_hdc"), "/dev/hisi_hdc")),
+    "aws-neuron": ((without("sys/class/neuron_device"), "none is in /sys/class/neuron_device"), (without("dev/neuron0"), "its node /dev/neuron0 is missing")),
+    "cambricon-mlu": ((with_value("class", "0x030000"), 'has "0x030000" in file class'), (without("dev/cambricon_ctl"), "/dev/cambricon_ctl"),
+                      (without(f"proc/driver/cambricon/mlus/{ADDRESSES[0]}/information"), "information is missing"),
+                      (with_file(f"proc/driver/cambricon/mlus/{ADDRESSES[0]}/information", "Device name: x"), 'has no line "Device inode path:"')),
+    "enflame-gcu": ((with_value("vendor", "0x1e37"), "vendor refused"), (without(f"{FIRST}/enflame"), "created no device node")),
+    "furiosa": ((without("sys/class/rngd_mgmt"), "none is in /sys/class/rngd_mgmt"),
+                (without("dev/rngd/npu0mgmt"), "its node /dev/rngd/npu0mgmt is missing")),
+    "google-tpu": ((with_driver("tpu"), "is bound to tpu, not to vfio-pci"), (without("dev/vfio/20"), "/dev/vfio/20"),
+                   (without(f"{FIRST}/iommu_group"), "has no IOMMU group")),
+    "hailo": ((without("sys/class/hailo_chardev", "sys/class/hailo1x"), "none is in /sys/class/hailo_chardev"),
+              (without("dev/hailo0"), "its node /dev/hailo0 is missing")),
+    "hygon-dcu": ((with_driver("vfio-pci"), 'driver refused 2'), (without("dev/kfd"), "/dev/kfd"),
+                  (without("sys/class/drm"), "the host has no GPU")),
+    "iluvatar-gpu": ((without("dev/iluvatar0", "dev/iluvatar1"), 'nothing matches "/dev/iluvatar[0-9]*"'),),
+    "intel-gaudi": ((with_value("vendor", "0x1da4"), "in file vendor)"), (with_driver("vfio-pci"), 'has "vfio-pci"'),
+                    (without(f"{FIRST}/module_id"), '"${attr:module_id}" has no value here')),
+    "kunlunxin-xpu": ((without("dev/xpuctrl"), "/dev/xpuctrl"), (without("dev/xpu0", "dev/xpu1"), 'nothing matches "/dev/xpu[0-9]*"')),
+    "metax-gpu": ((with_driver("vfio-pci"), "driver refused 2"), (without("dev/mxcd"), "/dev/mxcd")),
+    "mthreads-gpu": ((with_value("class", "0x120000"), "class refused"), (with_driver("vfio-pci"), "driver refused 2")),
+    "qualcomm-aic": ((with_driver("vfio-pci"), 'has "vfio-pci"'), (with_value("vendor", "0x17cc"), 'has "0x17cc" in file device/vendor')),
+    "rebellions": ((without("sys/class/rebellions"), "none is in /sys/class/rebellions"), (without("dev/rbln0"), "its node /dev/rbln0 is missing")),
+    "tenstorrent": ((without("sys/class/tenstorrent"), "none is in /sys/class/tenstorrent"),
+                    (without("dev/tenstorrent/0"), "its node /dev/tenstorrent/0 is missing")),
+}
+
+
+class Device:
+    """What is expected of a device of a preset."""
+
+    def __init__(self, preset, place, number):
+        values = {str(n): str(n + number + (number if preset == "google-tpu" and n else 0)) for n in (0, 1, 20, 21, 129)}
+        names = {"bdf": ADDRESSES[place], "module": ADDRESSES[place][6], "hailo": f"{('hailo', 'h1x-')[place]}{number}"}
+
+        def fill(text):
+            for name, value in {**values, **names}.items():
+                text = text.replace("{%s}" % name, value)
+            return text
+
+        name, nodes, env, mounts = FOUND[preset]
+        self.id = fill(name)
+        self.nodes = sorted((f"/dev/{host}", f"/dev/{path or host}") for host, _, path in (fill(node).partition(">") for node in nodes))
+        self.env = {key: fill(value) for key, value in env.items()}
+        self.mounts = mounts
+
+
+class Trees(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        if os.geteuid() != 0:
+            self.skipTest("device nodes need root")
+        self.dir = tempfile.mkdtemp(prefix="devplugd-test.")
+        os.chmod(self.dir, 0o755)
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.config = os.path.join(self.dir, "devplugd.conf")
+
+    def host(self, preset, numbers=(0, 1)):
+        return AcceleratorHost(tempfile.mkdtemp(prefix=preset + ".", dir=self.dir), preset, numbers)
+
+    def ctl(self, *words):
+        answer = subprocess.run([program("devplugctl"), *words], capture_output=True, text=True, timeout=60)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return answer.stdout
+
+    def preview(self, preset, host, ids=()):
+        with open(self.config, "w") as file:
+            file.write(f'resources = ( {{ name = "vendor.example/a"; preset = "{preset}"; }} );\n')
+        return json.loads(self.ctl("preview", "-c", self.config, "--root", host.root, "--json", "vendor.example/a", *ids))
+
+    def check_device(self, preset, host, device):
+        answer = self.preview(preset, host, [device.id])["answer"]
+        self.assertEqual(sorted((d["host_path"], d["container_path"]) for d in answer["devices"]), device.nodes)
+        self.assertEqual(answer["envs"], device.env)
+        self.assertEqual([m["host_path"] for m in answer["mounts"]], device.mounts)
+
+    def check_found(self, preset, numbers):
+        host = self.host(preset, numbers)
+        devices = [Device(preset, place, number) for place, number in enumerate(numbers)]
+        listed = self.preview(preset, host)
+        self.assertEqual({d["id"]: d["reason"] for d in listed["devices"]}, {device.id: "" for device in devices})
+        if preset not in BY_NUMBER:
+            self.assertEqual([d["numa"] for d in listed["devices"]], [[1], [1]])
+        for device in devices:
+            self.check_device(preset, host, device)
+        return listed
+
+    def test_every_preset_is_here(self):
+        self.assertEqual(set(HOSTS), set(FOUND))
+        self.assertEqual(set(HOSTS), set(NEAR_MISSES))
+
+    def test_found(self):
+        for preset in HOSTS:
+            with self.subTest(preset):
+                self.check_found(preset, (0, 1))
+
+    def test_numbered_in_another_order(self):
+        """The ids stay with the hardware, and the nodes follow; where the function is not known, the id is the node."""
+        for preset in HOSTS:
+            with self.subTest(preset):
+                self.check_found(preset, (1, 0))
+
+    def test_cost_of_unknown_functions(self):
+        for preset, node in (("iluvatar-gpu", "iluvatar0"), ("kunlunxin-xpu", "xpu0")):
+            notes = self.preview(preset, self.host(preset))["notes"]
+            self.assertEqual(len(notes), 1)
+            self.assertIn(f"/sys does not show the hardware behind /dev/{node} and 1 more, so the name of the node is the id", notes[0])
+
+    def test_near_misses(self):
+        for preset, cases in NEAR_MISSES.items():
+            for i, (change, shown) in enumerate(cases):
+                with self.subTest(preset, case=i):
+                    host = self.host(preset)
+                    change(host)
+                    result = self.preview(preset, host)
+                    reasons = [d["reason"] for d in result["devices"] if d["reason"]]
+                    self.assertTrue(any(shown in text for text in reasons + result["notes"]), (reasons, result["notes"]))
+                    self.assertTrue(reasons or not result["devices"])
+
+    def test_other_hosts(self):
+        """No preset finds another vendor's devices, but for drivers that more than one preset is about."""
+        shared = {"ascend-310b", "ascend-950"}
+        for preset in HOSTS:
+            found = {p["name"] for p in json.loads(self.ctl("discover", "--json", "--root", self.host(preset).root))["presets"]}
+            with self.subTest(preset):
+                self.assertIn(preset, found)
+                self.assertEqual(found & set(HOSTS) - {preset} - shared, set())
+                if not preset.startswith("ascend"):
+                    self.assertEqual(found & shared, set())
+
+    def test_proposed(self):
+        """With the name that pods use, before presets that find no healthy device."""
+        for preset in HOSTS:
+            with self.subTest(preset):
+                root = self.host(preset).root
+                first = json.loads(self.ctl("discover", "--json", "--root", root))["presets"][0]
+                self.assertEqual((first["name"], first["problem"]), (preset, ""))
+                self.assertEqual(first["resource"], NAMES.get(preset, f"vendor.example/{preset}"))
+                self.assertEqual(len(first["ids"]), 2)
+        self.assertIn('# None is healthy here: ', self.ctl("discover", "ascend-950", "--root", self.host("ascend-910").root))
+
+    def test_heads(self):
+        """Each preset says that it never ran on hardware."""
+        for preset in HOSTS:
+            head = self.ctl("presets", preset).split("\n\n")[0]
+            self.assertIn("# Never ran on hardware", head)
+
+
+def host_of_one_node(root, place, swapped):
+    """All presets on one node: no device has the address or the number of another preset's."""
+    numbers = (2 * place, 2 * place + 1)
+    AcceleratorHost(root, list(HOSTS)[place], numbers[::-1] if swapped else numbers, (f"0000:{16 + place}:00.0", f"0000:{60 + place}:00.0"))
+
+
+class Slices(DraTest):
+    def test_nothing_that_changes(self):
+        """Hosts whose kernels have numbered the same hardware in another order publish the same."""
+        found = []
+        for swapped in (False, True):
+            lines = []
+            for place, preset in enumerate(HOSTS):
+                root = self.node.path(f"{preset}-{swapped}")
+                host_of_one_node(root, place, swapped)
+                lines.append(f'{{ name = "vendor.example/{preset}"; preset = "{preset}"; serve = "dra"; host_root = "{root}"; }}')
+            self.configure(*lines)
+            self.node.start()
+            found.append(until(self.published, f"the devices of all presets; {self.node.output()}"))
+            self.node.stop()
+        for preset in HOSTS:
+            with self.subTest(preset):
+                self.assertEqual(found[0][preset], found[1][preset])
+
+    def published(self):
+        answer = self.ctl("dra", "slices")
+        if answer.returncode != 0:
+            return None
+        found = {}
+        for item in json.loads(answer.stdout)["items"]:
+            for device in item["spec"].get("devices") or []:
+                name = device["attributes"]["resource"]["string"].split("/")[1]
+                found.setdefault(name, []).append(device)
+        return found if all(len(found.get(preset, [])) == 2 for preset in HOSTS) else None
+
+
+class Renumbered(NodeTest):
+    """P21: a pod's stored answer leads to its device, or the device is unhealthy with the reason."""
+
+    def configure(self):
+        self.node.configure(*(f'{{ name = "vendor.example/{preset}"; preset = "{preset}"; host_root = "{self.node.path(preset)}"; }}'
+                              for preset in HOSTS))
+
+    def reasons(self, preset):
+        return {d["id"]: d["reason"] for d in self.node.resource(f"vendor.example/{preset}")["devices"]}
+
+    def test_P21_driver_loaded_again(self):
+        for place, preset in enumerate(HOSTS):
+            host_of_one_node(self.node.path(preset), place, False)
+        self.configure()
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**{preset: 2 for preset in HOSTS})
+        held = {}
+        for preset in HOSTS:
+            given, _ = self.node.pod(f"pod-{preset}", **{preset: 1})
+            held[preset] = given["resources"][f"vendor.example/{preset}"][0]
+        self.node.stop()
+        for place, preset in enumerate(HOSTS):
+            shutil.rmtree(self.node.path(preset))
+            host_of_one_node(self.node.path(preset), place, True)
+        self.node.start()
+        self.node.await_serving()
+        for preset in HOSTS:
+            device = held[preset]
+            with self.subTest(preset):
+                if preset in BY_NUMBER:
+                    self.assertEqual(self.reasons(preset)[device], "")
+                    continue
+                until(lambda: "its pod uses /dev/" in self.reasons(preset)[device], f"the reason; {self.reasons(preset)}")
+                other = next(reason for name, reason in self.reasons(preset).items() if name != device)
+                self.assertIn(f'a pod with device "{device}"', other)
+
+
+if __name__ == "__main__":
+    unittest.main()

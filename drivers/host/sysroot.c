@@ -11,6 +11,19 @@
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 
+static void (*on_path)(const char *path);
+
+void sysroot_observe(void (*observer)(const char *path))
+{
+	on_path = observer;
+}
+
+static void observe(const char *path)
+{
+	if (on_path)
+		on_path(path);
+}
+
 static bool is_own(const char *root)
 {
 	return !*root || streq(root, "/");
@@ -22,6 +35,7 @@ int sysroot_open(const char *root, const char *path, int flags)
 	_cleanup_close_ int root_fd = -EBADF;
 	long fd;
 
+	observe(path);
 	if (is_own(root))
 		fd = RETRY_ON_EINTR(open(path, flags | O_CLOEXEC));
 	else {
@@ -40,6 +54,7 @@ int sysroot_stat(const char *root, const char *path, struct stat *ret)
 	_cleanup_close_ int fd = -EBADF;
 	struct stat st;
 
+	observe(path);
 	if (is_own(root))
 		return stat(path, ret) < 0 ? -errno : 0;
 	fd = sysroot_open(root, path, O_PATH);
@@ -96,6 +111,7 @@ int sysroot_resolve(const char *root, const char *path, char **ret)
 	_cleanup_close_ int fd = -EBADF;
 	char *resolved;
 
+	observe(path);
 	if (is_own(root)) {
 		resolved = realpath(path, NULL);
 		if (!resolved)
@@ -117,6 +133,7 @@ int sysroot_resolve_node(const char *root, const char *path, char **ret)
 	const char *below = startswith(path, "/dev/");
 	_cleanup_close_ int fd = -EBADF;
 
+	observe(path);
 	if (directory_fd < 0 || !below)
 		return directory_fd < 0 ? directory_fd : -EXDEV;
 	do

@@ -12,6 +12,10 @@
 
 #include "common/util.h"
 
+/* Calls a function with each path that is opened, inspected or resolved from now on, in any thread;
+ * NULL ends that. */
+void sysroot_observe(void (*observer)(const char *path));
+
 /* Opens with `flags` and O_CLOEXEC. Returns a descriptor or negative errno. */
 int sysroot_open(const char *root, const char *path, int flags);
 

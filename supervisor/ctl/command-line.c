@@ -41,6 +41,8 @@ static const struct argument arguments[] = {
 		"Check what running containers can open" },
 	{ "force", NULL, 0, ARGUMENT_FORCE, MEMBER(force),
 		"Cordon a device that does not exist, resume one without a test" },
+	{ "dump-tree", NULL, 0, ARGUMENT_DUMP_TREE, MEMBER(dump_tree),
+		"Print the files that the presets read, for a report" },
 };
 
 static void print_option(const struct argument *argument)

@@ -21,6 +21,7 @@ enum {
 	ARGUMENT_LIST = 1 << 7,
 	ARGUMENT_FORCE = 1 << 8,
 	ARGUMENT_CONTAINERS = 1 << 9,
+	ARGUMENT_DUMP_TREE = 1 << 10,
 };
 
 /* A command either shows the daemon's state or runs. */

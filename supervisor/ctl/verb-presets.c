@@ -10,6 +10,7 @@
 #include "configuration/preset.h"
 #include "drivers/host/scan-run.h"
 #include "drivers/model/driver.h"
+#include "supervisor/ctl/dump-tree.h"
 #include "supervisor/ctl/table.h"
 #include "supervisor/ctl/try-out.h"
 #include "supervisor/ctl/verb.h"
@@ -446,10 +447,12 @@ static void print_findings(const struct findings *findings)
 	(void)puts("\n);");
 }
 
-static int discover(const char *name, const char *root, bool json, struct error *error)
+/* Tries the preset of that name, or all (NULL). Returns 0, UNUSABLE_PRESETS if one could not be
+ * tried, which is reported then, or negative errno. */
+static int find_all(
+	const char *name, const char *root, struct findings *findings, struct error *error)
 {
 	_cleanup_strings_ struct strings names = { 0 };
-	_cleanup_(findings_done) struct findings findings = { 0 };
 	int r, failed = 0;
 
 	r = name ? strings_add(&names, name, strlen(name)) : preset_list(&names, error);
@@ -460,13 +463,34 @@ static int discover(const char *name, const char *root, bool json, struct error 
 	for (size_t i = 0; i < names.count; i++) {
 		struct error one = { 0 };
 
-		r = discover_one(names.items[i], root, &findings, &one);
+		r = discover_one(names.items[i], root, findings, &one);
 		if (r < 0) {
 			print_error(&one);
 			failed = UNUSABLE_PRESETS;
 		}
 	}
-	if (name && failed)
+	return failed;
+}
+
+static int dump(const char *name, const char *root, struct error *error)
+{
+	_cleanup_(findings_done) struct findings findings = { 0 };
+	int r, failed;
+
+	dump_tree_begin();
+	failed = find_all(name, root, &findings, error);
+	if (failed < 0)
+		return failed;
+	r = dump_tree_print(root, error);
+	return r < 0 ? r : failed;
+}
+
+static int discover(const char *name, const char *root, bool json, struct error *error)
+{
+	_cleanup_(findings_done) struct findings findings = { 0 };
+	int r = 0, failed = find_all(name, root, &findings, error);
+
+	if (failed < 0 || (name && failed))
 		return failed;
 	if (findings.count > 0)
 		qsort(findings.items, findings.count, sizeof(struct finding), compare_findings);
@@ -490,5 +514,7 @@ int command_discover(const struct command_line *line)
 	/* A tree that stands for a host may be readable only by root. */
 	if (!line->root && try_out_confine(NULL, &error) < 0)
 		return finish(-EPERM, &error);
+	if (line->dump_tree)
+		return finish(dump(line->subject, root ?: "", &error), &error);
 	return finish(discover(line->subject, root ?: "", line->json, &error), &error);
 }

@@ -30,6 +30,7 @@ struct command_line {
 	bool allocate; /* programs of Allocate are run */
 	bool follow, list, force;
 	bool containers; /* what they can open is checked */
+	bool dump_tree;  /* print the files that are read */
 };
 
 /* Lists the presets, or prints the file of one. */

@@ -19,6 +19,7 @@ from node import NodeTest, program, until
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../peers"))
 from test_peers import plant_line  # noqa: E402
 
+EXAMPLES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/examples/exec")
 DRI = ("dri/card{1}", "dri/renderD{129}")
 ASCEND = ("davinci{0}", "davinci_manager", "devmm_svm", "hisi_hdc")
 VOID = {"ASCEND_VISIBLE_DEVICES": "void"}
@@ -145,6 +146,59 @@ class Device:
         self.mounts = mounts
 
 
+class Pages(unittest.TestCase):
+    PEERS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/peers")
+
+    def rows(self, page, heading):
+        """The rows of the first table behind a heading, each as {column: cell}."""
+        with open(os.path.join(self.PEERS, page)) as file:
+            section = file.read().split(f"## {heading}\n")[1].lstrip("\n").split("\n\n")[0]
+        head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines())
+        return [dict(zip(head, row)) for row in rows]
+
+    def test_vendors_of_hami(self):
+        """Presets, names and health in the table are those of the presets."""
+        health = {"PCI": 'probe = "pci"', "NVML": 'probe = "nvml"', "file": 'probe = "exists"', "ECC counters": "ecc_uncorrected", "node": None}
+        rows = self.rows("hami.md", "Vendors")
+        self.assertEqual(len(rows), 10)
+        for row in rows:
+            presets = re.findall(r"`([\w-]+)`", row["preset"])
+            names = re.findall(r"`([\w./-]+)`", row["names that pods keep"])
+            self.assertEqual(len(presets), len(names), row)
+            for preset, name in zip(presets, names):
+                text = subprocess.run([program("devplugctl"), "presets", preset], capture_output=True, text=True, check=True, timeout=60).stdout
+                if preset in NAMES:
+                    self.assertEqual(NAMES[preset], name)
+                    self.assertIn(f"# Resource name: {name}\n", text)
+                wanted = health[row["health"]]
+                self.assertTrue(wanted in text if wanted else "health" not in text, row)
+
+    def test_every_preset_is_described(self):
+        listed = {name for row in self.rows("accelerators.md", "Presets") for name in re.findall(r"`([\w-]+)`", row["preset"])}
+        self.assertEqual(listed, set(HOSTS))
+        self.assertLessEqual(os.path.getsize(os.path.join(self.PEERS, "accelerators.md")), 12 * 1024)
+
+
+class HygonVdev(unittest.TestCase):
+    def test_program(self):
+        """Each vdevN.conf is a device with the nodes of its card."""
+        if os.geteuid() != 0:
+            self.skipTest("device nodes need root")
+        root = tempfile.mkdtemp(prefix="devplugd-test.")
+        self.addCleanup(shutil.rmtree, root)
+        host = AcceleratorHost(os.path.join(root, "host"), "hygon-dcu")
+        for number, address in ((0, ADDRESSES[0]), (3, ADDRESSES[1]), (4, "0000:99:00.0")):
+            host.file(f"etc/vdev/vdev{number}.conf", f"PciBusId: {address}\nmem: 4096 MiB")
+        answer = subprocess.run([os.path.join(EXAMPLES, "hygon-vdev"), host.root], capture_output=True, text=True, check=True, timeout=60)
+        devices = {d["id"]: d for d in json.loads(answer.stdout)["devices"]}
+        self.assertEqual(set(devices), {"vdev0", "vdev3", "vdev4"})
+        self.assertEqual(sorted(n["host"] for n in devices["vdev3"]["nodes"]), ["/dev/dri/card2", "/dev/dri/renderD130", "/dev/kfd", "/dev/mkfd"])
+        self.assertEqual(devices["vdev3"]["mounts"],
+                         [{"host": "/etc/vdev/vdev3.conf", "path": "/etc/vdev/docker/vdev3.conf", "read_only": True}])
+        self.assertNotIn("healthy", devices["vdev0"])
+        self.assertEqual((devices["vdev4"]["healthy"], devices["vdev4"]["reason"]), (False, "0000:99:00.0 has no device node"))
+
+
 class Trees(unittest.TestCase):
     maxDiff = None
 
@@ -200,6 +254,15 @@ class Trees(unittest.TestCase):
         for preset in HOSTS:
             with self.subTest(preset):
                 self.check_found(preset, (1, 0))
+
+    def test_shares(self):
+        """Several containers get the same nodes."""
+        for preset in ("ascend-910", "cambricon-mlu", "hygon-dcu", "iluvatar-gpu", "aws-neuron", "qualcomm-aic"):
+            host = self.host(preset)
+            device = Device(preset, 0, 0)
+            for share in ("#0", "#3"):
+                answer = self.preview(preset, host, [device.id + share], "share = { replicas = 4; };")["answer"]
+                self.assertEqual(sorted((d["host_path"], d["container_path"]) for d in answer["devices"]), device.nodes)
 
     def test_cost_of_unknown_functions(self):
         for preset, node in (("iluvatar-gpu", "iluvatar0"), ("kunlunxin-xpu", "xpu0")):

@@ -10,34 +10,11 @@
 #include "common/base64.h"
 #include "kubelet/checkpoint-checksum.h"
 #include "kubelet/file.h"
+#include "kubelet/go-json.h"
 #include "kubelet/plugin-text.h"
 
 #define CHECKPOINT_MAX (256U << 20)
 #define WRITTEN_BY     "WrittenBy"
-
-static int compare_keys(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* A copy with its keys in order, as Go writes maps; steals the reference. */
-static json_t *sorted(json_t *stolen)
-{
-	_cleanup_json_ json_t *map = stolen, *copy = json_object();
-	_cleanup_free_ const char **keys = calloc(json_object_size(map) + 1, sizeof(*keys));
-	const char *key;
-	json_t *value;
-	size_t n = 0;
-
-	if (!keys)
-		return NULL;
-	json_object_foreach(map, key, value) keys[n++] = key;
-	qsort(keys, n, sizeof(*keys), compare_keys);
-	for (size_t i = 0; i < n; i++)
-		if (json_object_set(copy, keys[i], json_object_get(map, keys[i])) < 0)
-			return NULL;
-	return json_incref(copy);
-}
 
 /* {"<node>": [ids]} */
 static json_t *devices_to_json(const struct allocation *allocation)
@@ -63,7 +40,7 @@ static json_t *devices_to_json(const struct allocation *allocation)
 			return NULL;
 		}
 	}
-	return sorted(nodes);
+	return json_sorted(nodes);
 }
 
 static json_t *allocation_to_json(const struct allocation *allocation)
@@ -108,7 +85,7 @@ static json_t *model_to_json(const struct model *model)
 			return NULL;
 	}
 	return json_pack("{s:O, s:o}", "PodDeviceEntries", entries, "RegisteredDevices",
-		sorted(TAKE_PTR(registered)));
+		json_sorted(TAKE_PTR(registered)));
 }
 
 int checkpoint_write(const struct model *model, const char *dir, struct error *error)

@@ -8,10 +8,10 @@
 #include <limits.h>
 
 #include "common/json-read.h"
+#include "kubelet/claim-checkpoint.h"
 #include "kubelet/file.h"
 #include "kubelet/plugin-text.h"
 
-#define CLAIM_FILE     "claims.json"
 #define CLAIM_FILE_MAX (16U << 20)
 
 /* --- claims of a pod --- */
@@ -339,34 +339,42 @@ int claim_table_container(const json_t *table, const struct pod *pod, size_t con
 
 int claim_table_write(const json_t *table, const char *state_dir, struct error *error)
 {
-	_cleanup_free_ char *text = json_dumps(table, JSON_INDENT(1));
+	_cleanup_free_ char *text = claim_checkpoint_make(table);
 	int r = -ENOMEM;
 
 	if (text)
-		r = file_replace(state_dir, CLAIM_FILE, text, strlen(text), 0600, false);
-	return r < 0
-		? error_set(error, r, "cannot write %s/%s: %s", state_dir, CLAIM_FILE, strerror(-r))
-		: 0;
+		r = file_replace(state_dir, CLAIM_CHECKPOINT_NAME, text, strlen(text), 0600, false);
+	return r < 0 ? error_set(error, r, "cannot write %s/%s: %s", state_dir,
+			       CLAIM_CHECKPOINT_NAME, strerror(-r))
+		     : 0;
 }
 
 int claim_table_read(const char *state_dir, json_t **ret, struct error *error)
 {
+	_cleanup_json_ json_t *table = NULL;
 	_cleanup_free_ char *text = NULL;
 	char path[PATH_MAX];
-	json_t *table;
 	size_t size;
 	int r;
 
-	(void)snprintf(path, sizeof(path), "%s/%s", state_dir, CLAIM_FILE);
+	(void)snprintf(path, sizeof(path), "%s/" CLAIM_CHECKPOINT_NAME, state_dir);
 	r = file_read(path, CLAIM_FILE_MAX, &text, &size);
 	if (r < 0 && r != -ENOENT)
 		return error_set(error, r, "cannot read %s: %s", path, strerror(-r));
-	table = r < 0 ? json_object() : json_loadb(text, size, 0, NULL);
-	if (!json_is_object(table)) {
-		json_decref(table);
-		return error_set(error, -EBADMSG, "%s is corrupt: remove it", path);
+	if (r == -ENOENT) {
+		table = json_object();
+		if (!table)
+			return error_set(error, -ENOMEM, "out of memory");
+		r = claim_table_write(NULL, state_dir, error);
+		if (r < 0)
+			return r;
+	} else {
+		r = claim_checkpoint_read(text, size, &table);
+		if (r < 0)
+			return error_set(error, r,
+				r == -EBADMSG ? "%s is corrupt: remove it" : "no memory for %s",
+				path);
 	}
-	claim_table_forget_prepared(table);
-	*ret = table;
+	*ret = TAKE_PTR(table);
 	return 0;
 }

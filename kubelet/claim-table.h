@@ -45,7 +45,7 @@ void claim_table_remove_pod(json_t *table, const struct pod *pod);
 int claim_table_container(const json_t *table, const struct pod *pod, size_t container,
 	json_t **ret_cdi, json_t **ret_dynamic);
 
-/* Reads and writes STATE_DIR/claims.json. It does not record whether a claim is prepared, like the
- * kubelet. */
+/* Write and read the kubelet's file of claims, see claim-checkpoint.h; one that is missing is
+ * written. */
 int claim_table_write(const json_t *table, const char *state_dir, struct error *error);
 int claim_table_read(const char *state_dir, json_t **ret, struct error *error);

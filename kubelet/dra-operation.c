@@ -311,6 +311,9 @@ static void begin(struct manager *manager, struct pod *pod, bool prepare,
 	manager->dra_operations = operation;
 	if (prepare)
 		r = claim_table_add_pod(manager->claims, pod, &error);
+	/* A kubelet that ends during the call finds the claim in its file, and unprepares it. */
+	if (r >= 0 && prepare)
+		r = claim_table_write(manager->claims, manager->options->state_dir, &error);
 	if (r >= 0) {
 		operation->batches = prepare ? claim_table_unprepared(manager->claims, pod)
 					     : claim_table_last_used(manager->claims, pod);

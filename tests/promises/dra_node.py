@@ -72,6 +72,12 @@ class DraTest(ToolTest):
             return None
         return {f"{document['kind']}={device['name']}": device["containerEdits"] for device in document["devices"]}
 
+    def kubelet_claims(self):
+        """The uids of the claims in the kubelet's file."""
+        with open(os.path.join(self.node.kubelet_state, "dra_manager_state")) as file:
+            claims = json.loads(json.load(file)["Data"])["ClaimInfoStateList"]
+        return {claim["ClaimUID"] for claim in claims or []}
+
     def files(self):
         return sorted(name for name in os.listdir(self.cdi) if name.startswith("devplugd.dra-")) if os.path.isdir(self.cdi) else []
 

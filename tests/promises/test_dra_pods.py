@@ -364,6 +364,23 @@ class DraPods(DraPodTest):
         self.assertEqual(self.edits(container), {"GPU": "gpu-0"})
         self.assertEqual(self.remove("first"), "")
 
+    def test_file_of_claims(self):
+        """The kubelet's file has a claim before the driver is called, and until it is unprepared, also over restarts."""
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        seen = []
+        self.api.faults = [lambda method, path: seen.append(self.kubelet_claims()) if "resourceclaims" in path else None]
+        self.assertEqual(self.kubelet_claims(), set())
+        claim = self.api.schedule("c", [("gpu", "gpu.vendor.example", 1)])
+        self.assertEqual(self.pod("trainer", claim)["phase"], "Running")
+        self.assertEqual(seen, [{claim["metadata"]["uid"]}])
+        self.node.stop_kubelet(signal.SIGKILL)
+        self.node.start_kubelet()
+        self.await_registration()
+        self.assertEqual(self.kubelet_claims(), {claim["metadata"]["uid"]})
+        self.assertEqual(self.remove("trainer"), "")
+        self.assertEqual((self.kubelet_claims(), self.files()), (set(), []))
+
     def check_version_of_health(self, release, version):
         self.node.kubelet_options += ["--as", release]
         self.serve_api()

@@ -12,9 +12,13 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "common/json-read.h"
 #include "kubelet/checkpoint-checksum.h"
 #include "kubelet/checkpoint.h"
+#include "kubelet/claim-checkpoint.h"
+#include "kubelet/claim-table.h"
 #include "kubelet/file.h"
+#include "kubelet/plugin-text.h"
 #include "kubelet/pod-file.h"
 #include "tests/unit/directory-fixture.h"
 
@@ -263,6 +267,106 @@ static void test_pods(void **state)
 	assert_string_equal(pod->message, "because");
 }
 
+/* --- claims --- */
+
+#define CLAIMS                                                                                             \
+	"{\\\"kind\\\":\\\"DRACheckpoint\\\",\\\"apiVersion\\\":\\\"checkpoint.dra.kubelet.k8s.io/v1\\\"," \
+	"\\\"ClaimInfoStateList\\\":"
+
+static void write_claims(const char *text)
+{
+	assert_int_equal(
+		file_replace(dir, CLAIM_CHECKPOINT_NAME, text, strlen(text), 0600, false), 0);
+}
+
+static json_t *read_claims(void)
+{
+	struct error error = {};
+	json_t *table;
+
+	return claim_table_read(dir, &table, &error) < 0 ? NULL : table;
+}
+
+static void assert_claims(const char *expected)
+{
+	_cleanup_free_ char *text = NULL;
+	char path[128];
+	size_t size;
+
+	(void)snprintf(path, sizeof(path), "%s/" CLAIM_CHECKPOINT_NAME, dir);
+	assert_int_equal(file_read(path, 1 << 20, &text, &size), 0);
+	assert_string_equal(text, expected);
+}
+
+/* The text is that of a kubelet: the order of members, null for empty lists, sorted maps. */
+static void test_claims(void **state)
+{
+	_cleanup_json_ json_t *table = read_claims(), *claim = NULL, *read = NULL;
+	struct error error = {};
+
+	/* A kubelet that finds no file writes one. */
+	assert_int_equal(json_object_size(table), 0);
+	assert_claims("{\"Data\":\"" CLAIMS "null}\",\"Checksum\":4010664294}");
+	claim = json_pack("{s:s, s:s, s:s, s:b, s:[s, s], s:{s:[{s:[s], s:s, s:s, s:[s]}], s:[]}}",
+		"namespace", "default", "name", "c", "uid", "u-1", "prepared", 0, "pods", "p-2",
+		"p-1", "drivers", "z.example", "requests", "r", "pool", "node-a", "device", "gpu-0",
+		"cdi", "devplugd/claim=u-1-gpu-0", "a.example");
+	assert_int_equal(json_object_set(table, "default/c", claim), 0);
+	assert_int_equal(claim_table_write(table, dir, &error), 0);
+	assert_claims(
+		"{\"Data\":\"" CLAIMS "[{\\\"ClaimUID\\\":\\\"u-1\\\",\\\"ClaimName\\\":\\\"c\\\","
+		"\\\"Namespace\\\":\\\"default\\\",\\\"PodUIDs\\\":{\\\"p-1\\\":{},"
+		"\\\"p-2\\\":{}},\\\"DriverState\\\":{\\\"a.example\\\":{\\\"Devices\\\":null},"
+		"\\\"z.example\\\":{\\\"Devices\\\":[{\\\"PoolName\\\":\\\"node-a\\\","
+		"\\\"DeviceName\\\":\\\"gpu-0\\\",\\\"ShareID\\\":null,"
+		"\\\"RequestNames\\\":[\\\"r\\\"],"
+		"\\\"CDIDeviceIDs\\\":[\\\"devplugd/claim=u-1-gpu-0\\\"]}]}}}]}\","
+		"\"Checksum\":4053021814}");
+	/* The order of pods is not kept. */
+	(void)json_object_set_new(claim, "pods", json_pack("[s, s]", "p-1", "p-2"));
+	read = read_claims();
+	assert_true(json_equal(read, table));
+}
+
+/* Written without ShareID, which kubelets have from 1.34 on, and with an empty list as null. */
+static void test_claims_of_a_kubelet(void **state)
+{
+	_cleanup_json_ json_t *table = NULL;
+
+	write_claims(
+		"{\"Data\":\"" CLAIMS "[{\\\"ClaimUID\\\":\\\"u-1\\\",\\\"ClaimName\\\":\\\"c\\\","
+		"\\\"Namespace\\\":\\\"default\\\",\\\"PodUIDs\\\":{\\\"p-1\\\":{}},"
+		"\\\"DriverState\\\":{\\\"a.example\\\":{\\\"Devices\\\":[{\\\"PoolName\\\":\\\"n\\\","
+		"\\\"DeviceName\\\":\\\"d\\\",\\\"RequestNames\\\":null,"
+		"\\\"CDIDeviceIDs\\\":null}]}}}]}\",\"Checksum\":3607827488}");
+	table = read_claims();
+	assert_string_equal(text_of(json_object_get(table, "default/c"), "uid"), "u-1");
+	json_decref(table);
+	write_claims("{\"Data\":\"" CLAIMS "null}\",\"Checksum\":4010664294}");
+	table = read_claims();
+	assert_int_equal(json_object_size(table), 0);
+}
+
+static void test_corrupt_claims(void **state)
+{
+	static const char *const texts[] = {
+		"",
+		"{}",
+		"{\"Data\":\"" CLAIMS "[]}\",\"Checksum\":1}",
+		"{\"Data\":\"{}\",\"Checksum\":2745614147}",
+		"{\"Data\":\"" CLAIMS "{}}\",\"Checksum\":553668042}",
+		"{\"Data\":\"" CLAIMS "[{}]}\",\"Checksum\":3182063446}",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		_cleanup_json_ json_t *table = NULL;
+
+		write_claims(texts[i]);
+		table = read_claims();
+		assert_null(table);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -275,6 +379,9 @@ int main(void)
 		TEST(test_corrupt_checkpoint),
 		TEST(test_changed_checkpoint),
 		TEST(test_pods),
+		TEST(test_claims),
+		TEST(test_claims_of_a_kubelet),
+		TEST(test_corrupt_claims),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

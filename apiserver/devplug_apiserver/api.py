@@ -197,9 +197,9 @@ class Api:
         rules = rules_of(user, self.table(ROLES), self.table(BINDINGS).values())
         why = refusal_of(user, Question(verb, place, {path: value for path, (value, same) in fields.items() if same}, new, old), rules)
         if why:
-            raise Refusal(403, why)
+            raise Refusal(403, why, place=place)
         if place.name and old is None:
-            raise Refusal(404, f"{resources.full_name(place.resource)} \"{place.name}\" not found")
+            raise Refusal(404, f"{resources.full_name(place.resource)} \"{place.name}\" not found", place=place)
         return getattr(self, verb)(place, query, fields, new, old, request)
 
     def find(self, place):

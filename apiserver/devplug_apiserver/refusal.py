@@ -6,15 +6,23 @@ REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFo
 
 
 class Refusal(Exception):
-    def __init__(self, code, message, reason=None, field=None):
+    """`place`: of resources.py, of the object that the refusal is about."""
+
+    def __init__(self, code, message, reason=None, field=None, place=None):
         super().__init__(message)
         self.code, self.message, self.reason, self.field = code, message, reason or REASONS.get(code, "Unknown"), field
+        self.place = place
 
     def status(self):
         """The object that an API server answers with."""
-        details = {"details": {"causes": [{"message": self.message, "field": self.field}]}} if self.field else {}
+        details = {}
+        if self.place:
+            resource = self.place.resource
+            details = {"name": self.place.name or "", "group": resource.group, "kind": resource.plural}
+        if self.field:
+            details["causes"] = [{"message": self.message, "field": self.field}]
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
-                "reason": self.reason, "code": self.code, **details}
+                "reason": self.reason, "code": self.code, **({"details": details} if details else {})}
 
 
 def read_number(name, text):

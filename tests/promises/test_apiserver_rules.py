@@ -15,7 +15,7 @@ import unittest.mock
 from api_server import APISERVER, SLICES_PATH as SLICES
 from devplug_apiserver import cel, quantity
 from devplug_apiserver.api import Api, Request
-from devplug_apiserver.authorizer import ADMINISTRATOR
+from devplug_apiserver.authorizer import ADMINISTRATOR, user_of
 from devplug_apiserver.faults import Fault
 from devplug_apiserver.fields import RELEASE, TYPES
 from devplug_apiserver.releases import FEATURES, FIELDS, RELEASES, Release
@@ -53,6 +53,20 @@ class ApiTest(unittest.TestCase):
         self.assertIn(answer.code, (400, 422), answer.body)
         self.assertIn(what, answer.body["message"])
         self.assertEqual(self.ask("GET", SLICES).body["items"], [])
+
+
+class Refusals(ApiTest):
+    def test_what_is_refused_is_named(self):
+        """A client distinguishes an object that does not exist from a path that does not, and from one that it may not see."""
+        self.begin()
+        named = {"name": "c", "group": "resource.k8s.io", "kind": "resourceclaims"}
+        answer = self.ask("GET", f"{CLAIMS}/c")
+        self.assertEqual((answer.code, answer.body["reason"], answer.body["details"]), (404, "NotFound", named))
+        answer = self.ask("GET", "/apis/resource.k8s.io/v2/namespaces/default/resourceclaims/c")
+        self.assertEqual((answer.code, answer.body.get("details")), (404, None))
+        answer = self.api.serve(user_of("system:node:node-a"), Request("GET", f"{CLAIMS}/c"))
+        self.assertEqual((answer.code, answer.body["details"]), (403, named))
+        self.assertTrue(answer.body["message"].endswith(": no relationship found between node 'node-a' and this object"))
 
 
 class Releases(ApiTest):

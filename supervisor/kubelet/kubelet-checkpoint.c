@@ -7,58 +7,17 @@
  */
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
+#include "supervisor/kubelet/kubelet-file.h"
 #include "supervisor/kubelet/stored-answer.h"
 
-static int open_file(const char *directory, size_t *ret_size, struct error *error)
+static int load(const char *directory, json_t **ret, struct error *error)
 {
 	_cleanup_free_ char *path = NULL;
-	_cleanup_close_ int fd = -EBADF;
 	struct stat st;
 
 	if (format_text(&path, "%s/" CHECKPOINT_FILE, directory) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	/* Non-blocking, in case it is a FIFO. */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return error_set(error, -errno, "cannot read %s: %s", path, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return error_set(error, -EBADMSG, "%s is not a regular file", path);
-	if (st.st_size > CHECKPOINT_SIZE_MAX)
-		return error_set(error, -EFBIG, "%s is %lld bytes long, the maximum is %u", path,
-			(long long)st.st_size, CHECKPOINT_SIZE_MAX);
-	*ret_size = (size_t)st.st_size;
-	return TAKE_FD(fd);
-}
-
-static int load(const char *directory, json_t **ret, struct error *error)
-{
-	_cleanup_close_ int fd = -EBADF;
-	_cleanup_free_ char *text = NULL;
-	json_error_t problem;
-	size_t size = 0, done = 0;
-
-	fd = open_file(directory, &size, error);
-	if (fd < 0)
-		return fd;
-	text = malloc(size + 1);
-	if (!text)
-		return error_set(error, -ENOMEM, "out of memory");
-	while (done < size) {
-		ssize_t n = RETRY_ON_EINTR(pread(fd, text + done, size - done, (off_t)done));
-
-		if (n <= 0)
-			return error_set(error, n < 0 ? -errno : -EBADMSG,
-				"cannot read %s/" CHECKPOINT_FILE, directory);
-		done += (size_t)n;
-	}
-	*ret = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
-	if (!*ret)
-		return error_set(error, -EBADMSG, "%s/" CHECKPOINT_FILE " is not valid JSON: %s",
-			directory, problem.text);
-	return 0;
+	return kubelet_file_load(path, CHECKPOINT_SIZE_MAX, ret, &st, error);
 }
 
 /* --- the document --- */

@@ -19,6 +19,7 @@ static const struct control_rule rules[] = {
 		.fields = FIELD_NUMBER | FIELD_TEXT,
 		.n_optional_fds = 1 },
 	[CLUSTER_HELD] = { .name = "HELD", .n_fds = 1 },
+	[CLUSTER_LOOK_UP] = { .name = "LOOK_UP", .fields = FIELD_NUMBER, .n_fds = 1 },
 
 	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },
 	[CLUSTER_SESSION_ENDED] = { .name = "SESSION_ENDED",
@@ -41,6 +42,10 @@ static const struct control_rule rules[] = {
 	[CLUSTER_HAPPENED] = { .name = "HAPPENED",
 		.to_supervisor = true,
 		.fields = FIELD_NUMBER | FIELD_TEXT },
+	[CLUSTER_UNKNOWN] = { .name = "UNKNOWN",
+		.to_supervisor = true,
+		.fields = FIELD_NUMBER,
+		.n_fds = 1 },
 	[CLUSTER_POOL] = { .name = "POOL",
 		.to_supervisor = true,
 		.fields = FIELD_DRIVER | FIELD_POOL | FIELD_TEXT },

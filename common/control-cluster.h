@@ -22,6 +22,8 @@ enum cluster_type {
 			     the claim is not known */
 	CLUSTER_HELD, /* [fd] sealed memfd with JSON, by name of the device: {"resource", "id"} of
 			 each device that a claim holds; replaces the one before */
+	CLUSTER_LOOK_UP, /* [number, fd] sealed memfd with JSON: an array of claims, each {"uid",
+			    "namespace", "name"}, to be read from the API server */
 	/* devplugd-cluster to supervisor */
 	CLUSTER_SESSION_ENDED, /* [session, text] why */
 	CLUSTER_FILE_WANTED,   /* [number, text] the kubeconfig file, if empty, or a path that is in
@@ -34,6 +36,8 @@ enum cluster_type {
 			      since the driver was registered */
 	CLUSTER_HAPPENED,  /* [number, text] an event that is counted, see cluster_events; number:
 			      microseconds that it took */
+	CLUSTER_UNKNOWN,   /* [number, fd] answers LOOK_UP; sealed memfd with JSON: an array of the
+			      UIDs of the claims that the API server does not have */
 	CLUSTER_POOL,      /* [driver, pool, text] what is published; text: what fails, or empty */
 };
 

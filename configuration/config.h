@@ -58,6 +58,7 @@ struct dra_config {
 	struct origin origin;
 	char *driver;            /* NULL: no resource may be served by DRA */
 	char *kubeconfig, *node; /* NULL: devplugd finds them (supervisor/helpers/dra-identity.c) */
+	uint64_t forget_after;   /* microseconds */
 };
 
 struct resource_config {

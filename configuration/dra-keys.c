@@ -62,6 +62,18 @@ static const struct option dra_options[] = {
 			"variable NODE_NAME, the name in the kubelet's client certificate, the "
 			"host's name in lower case.",
 	},
+	{
+		.key = "forget_after",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct dra_config, forget_after),
+		.minimum = 1000,
+		.maximum = 7LL * 24 * 3600 * 1000,
+		.default_integer = 600LL * 1000,
+		.unit = "seconds",
+		.help = "Time after which a claim ends that neither the kubelet nor the API server "
+			"knows, as by \"devplugctl forget\". Both are asked ten times in it; if one "
+			"of them cannot be asked, it begins again.",
+	},
 };
 
 const struct option_table config_dra_table = {

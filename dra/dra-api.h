@@ -18,6 +18,9 @@
 #define DRA_CREDENTIALS_AGE  (60 * USEC_PER_SEC)
 #define DRA_CREDENTIALS_WAIT (5 * USEC_PER_SEC)
 
+/* Namespace and name. */
+#define DRA_CLAIM_PATH "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s"
+
 struct dra_api;
 
 struct dra_answer {

@@ -180,9 +180,7 @@ static void read_claim(struct job *job)
 			"cannot read the claim: the API server did not answer an earlier request in time");
 		return;
 	}
-	(void)snprintf(path, sizeof(path),
-		"/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", claim->namespace_,
-		claim->name);
+	(void)snprintf(path, sizeof(path), DRA_CLAIM_PATH, claim->namespace_, claim->name);
 	if (dra_api_request(job->calls->options->api, "GET", path, NULL, on_claim_read, job) < 0)
 		end_job(job, NULL, "out of memory");
 	else

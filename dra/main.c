@@ -15,6 +15,7 @@
 #include "common/json-read.h"
 #include "common/log.h"
 #include "common/sealed.h"
+#include "dra/claim-lookup.h"
 #include "dra/model/dra-slices.h"
 #include "dra/served-driver.h"
 
@@ -35,8 +36,9 @@ struct driver_process {
 	struct served_driver **drivers;
 	size_t n_drivers;
 	uint64_t last_question;
-	json_t *devices; /* by resource, as far as they are known */
-	json_t *held;    /* see CLUSTER_HELD */
+	json_t *devices;             /* by resource, as far as they are known */
+	json_t *held;                /* see CLUSTER_HELD */
+	struct claim_lookup *lookup; /* NULL before the first question */
 };
 
 /* --- drivers --- */
@@ -198,6 +200,17 @@ static int handle_prepared(struct driver_process *process, struct control_messag
 	return 0;
 }
 
+static int handle_look_up(struct driver_process *process, struct control_message *message)
+{
+	int r = 0;
+
+	if (!process->node_name)
+		return -EBADMSG;
+	if (!process->lookup)
+		r = claim_lookup_new(process->api, process->node_name, &process->lookup);
+	return r < 0 ? r : claim_lookup_begin(process->lookup, message);
+}
+
 static int handle_stop(struct driver_process *process, struct control_message *message)
 {
 	return sd_event_exit(process->event, 0);
@@ -213,6 +226,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 		[CLUSTER_REGISTERED] = handle_registered,
 		[CLUSTER_FILE] = handle_file,
 		[CLUSTER_PREPARED] = handle_prepared,
+		[CLUSTER_LOOK_UP] = handle_look_up,
 		[CONTROL_STOP] = handle_stop,
 	};
 	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(0);
@@ -286,6 +300,7 @@ static void process_done(struct driver_process *process)
 	for (size_t i = 0; i < process->n_drivers; i++)
 		served_driver_stop(process->drivers[i], STOP_GRACE);
 	free(process->drivers);
+	(void)claim_lookup_free(process->lookup);
 	(void)dra_api_free(process->api);
 	json_decref(process->devices);
 	json_decref(process->held);

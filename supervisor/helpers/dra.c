@@ -24,6 +24,7 @@
 #include "supervisor/helpers/dra-prepare.h"
 #include "supervisor/helpers/dra-refresh.h"
 #include "supervisor/helpers/dra-registrant.h"
+#include "supervisor/helpers/unknown-claims.h"
 
 #define PROGRAM "devplugd-cluster"
 
@@ -50,6 +51,7 @@ struct dra {
 
 	struct dra_preparations *preparations;
 	struct dra_refreshes *refreshes;
+	struct unknown_claims *unknown;
 
 	uint64_t held_sent; /* see dra_held_send() */
 	struct dra_counts counts[_CLUSTER_EVENT_MAX];
@@ -181,6 +183,7 @@ static void claims_changed(struct dra *dra)
 			dra->linger_timer, now_usec(CLOCK_MONOTONIC) + LINGER_TIME);
 		(void)sd_event_source_set_enabled(dra->linger_timer, SD_EVENT_ONESHOT);
 	}
+	unknown_claims_follow(dra->unknown);
 	manager_changed(dra->manager);
 	assignments_outdated(dra->manager->assignments);
 	booked_checkpoint_changed(dra->manager->booked);
@@ -377,6 +380,11 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 	return true;
 }
 
+static bool handle_unknown(struct dra *dra, struct control_message *message)
+{
+	return unknown_claims_take(dra->unknown, message);
+}
+
 static bool on_message(struct control_message *message, void *userdata)
 {
 	static bool (*const handlers[])(struct dra * dra, struct control_message * message) = {
@@ -387,6 +395,7 @@ static bool on_message(struct control_message *message, void *userdata)
 		[CLUSTER_PREPARE] = handle_prepare,
 		[CLUSTER_UNPREPARE] = handle_unprepare,
 		[CLUSTER_SESSION_ENDED] = handle_session_ended,
+		[CLUSTER_UNKNOWN] = handle_unknown,
 		[CLUSTER_POOL] = handle_pool,
 	};
 
@@ -571,6 +580,7 @@ void dra_configure(struct dra *dra)
 	int r;
 
 	dra_claims_configure(dra->claims);
+	unknown_claims_follow(dra->unknown);
 	if (json_array_size(resources) == 0 && !has_claims(dra)) {
 		auxiliary_set_wanted(dra->process, false);
 		free(TAKE_PTR(dra->settings));
@@ -671,6 +681,8 @@ int dra_new(struct manager *manager, struct dra **ret)
 	if (r >= 0)
 		r = auxiliary_new(manager, &options, &dra->process);
 	if (r >= 0)
+		r = unknown_claims_new(manager, dra->claims, dra->process, &dra->unknown);
+	if (r >= 0)
 		r = sd_event_add_time(manager->event, &dra->linger_timer, CLOCK_MONOTONIC, 0,
 			USEC_PER_SEC, on_linger, dra);
 	if (r >= 0)
@@ -691,6 +703,7 @@ struct dra *dra_free(struct dra *dra)
 		return NULL;
 	(void)dra_prepare_free(dra->preparations);
 	(void)dra_refresh_free(dra->refreshes);
+	(void)unknown_claims_free(dra->unknown);
 	(void)dra_registrant_free(dra->driver);
 	(void)auxiliary_free(dra->process);
 	dra->manager->dra_claims = NULL;

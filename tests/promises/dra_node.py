@@ -115,9 +115,9 @@ class DraPodTest(DraTest):
         super().setUp()
         self.node.kubelet_options = ["--plugins-registry", self.registry, "--time-scale", "20"]
 
-    def begin(self, *resources, pods=False, text=""):
+    def begin(self, *resources, pods=False, **options):
         """With the kubelet and the DeviceClasses; no other kubelet is played. `pods`: devplugd asks which pod has what."""
-        self.configure(*resources, text=text)
+        self.configure(*resources, **options)
         if pods:
             with open(self.node.config) as file:
                 text = file.read()

@@ -227,6 +227,9 @@ static void test_dump_of_nothing(void **state)
 		"\tinterval = 15;\n"
 		"\tpods = false;\n"
 		"};\n"
+		"dra = {\n"
+		"\tforget_after = 600;\n"
+		"};\n"
 		"resources = ( );\n");
 	again = load(text);
 	assert_int_equal(again->n_resources, 0);

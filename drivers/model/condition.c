@@ -55,6 +55,8 @@ static const char *text_of(const struct condition *condition, const void *candid
 
 	if (condition->kind == CONDITION_STRING)
 		memcpy(&text, (const char *)candidate + condition->value, sizeof(text));
+	else if (!*text)
+		return NULL;
 	return text;
 }
 

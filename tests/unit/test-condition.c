@@ -130,6 +130,23 @@ static void test_unknown(void **state)
 }
 
 /* The example is the candidate that was most likely meant. */
+/* A pattern that any text meets selects nothing that has none. */
+static void test_nothing(void **state)
+{
+	static char *any[] = { (char *)"*" };
+	struct entry by_driver = { .drivers = { any, 1 } }, by_serial = { .serials = { any, 1 } };
+	struct candidate none = { .vendor = 1 };
+	struct candidate bound = { .vendor = 1, .driver = "vfio-pci", .serial = (char *)"7" };
+	struct tally tally = { .conditions = &conditions };
+
+	assert_int_equal(conditions_hold(&conditions, &by_driver, &none, "a", &tally), 0);
+	assert_int_equal(conditions_hold(&conditions, &by_serial, &none, "b", &tally), 0);
+	expect(&tally, "driver refused 1 (a has none), serial refused 1 (b has none)");
+	assert_int_equal(conditions_exclude(&conditions, &by_driver, &none, "a", NULL), 0);
+	assert_int_equal(conditions_hold(&conditions, &by_driver, &bound, "c", NULL), 1);
+	assert_int_equal(conditions_hold(&conditions, &by_serial, &bound, "c", NULL), 1);
+}
+
 static void test_near_misses(void **state)
 {
 	struct entry entry = { .vendors = { .items = amd, .count = 1 } };
@@ -241,6 +258,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_counting),
 		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_near_misses),
 		cmocka_unit_test(test_nearness),
 		cmocka_unit_test(test_room),

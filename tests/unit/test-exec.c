@@ -176,7 +176,9 @@ static void test_containers(void **state)
 		"\"cdi\": [\"v.e/c=1\", \"v.e/c=ours\"], \"properties\": {\"P\": \"p-a\"}},"
 		"{\"id\": \"b\", \"env\": {\"URL\": \"two\", \"SAME\": \"s\"}, \"properties\": {\"P\": \"p-b\"}},"
 		"{\"id\": \"c\", \"nodes\": [{\"host\": \"/dev/missing\"}], \"properties\": {\"P\": \"\"}},"
-		"{\"id\": \"d\"}");
+		"{\"id\": \"d\"},"
+		"{\"id\": \"e\", \"nodes\": [{\"host\": \"/dev/file\"}], \"properties\": {\"P\": \"\"}}");
+	host_touch("/dev/file");
 	begin(&old,
 		POLL("list") "container = { env = ( \"OURS=${property:P}\", \"ID_${hash}=${original_id}\" ); "
 			     "annotations = ( \"v.e/ours=${n}\" ); cdi = ( \"v.e/c=ours\" ); };",
@@ -194,6 +196,10 @@ static void test_containers(void **state)
 	expect((const char *[]){ "d" }, 1,
 		"error device \"d\" of vendor.example/unit is unhealthy: \"OURS=${property:P}\": "
 		"\"${property:P}\" has no value here; repair it or drain the pod to another node\n");
+	expect((const char *[]){ "e" }, 1,
+		"error device \"e\" of vendor.example/unit is unhealthy: needs /dev/file, which is not a device "
+		"node on the host: remove it and load its driver, or correct match in the configuration; repair it or drain the "
+		"pod to another node\n");
 }
 
 /* --- one inventory after another --- */

@@ -27,6 +27,10 @@ ROWS = {
         ('driver = "static"; match = ( { id = "a"; } ); container = { cdi = ( "v.example/f=a" ); };', "/usr", "/usr/lib/libf.so")],
     "block devices of any driver; `pci`": [
         ('driver = "sysfs"; match = ( { subsystem = "block"; } );', "/proc/1/mountinfo", "/proc/1/mountinfo")],
+    "`values` of `sysfs`": [
+        ('driver = "sysfs"; match = ( { subsystem = "tty"; nodes = "${value:node}"; '
+         'values = ( { name = "node"; file = "/proc/driver/x/information"; line = "Node:"; } ); } );',
+         "/proc/driver/x/information", "/proc/driver/x/information")],
     "a probe `file`": [
         ('driver = "static"; match = ( { id = "a"; } ); '
          'health = ( { probe = "file"; path = "/srv/health/${id}"; missing = "healthy"; } );', "/srv/health/", "/srv/health/b")],

@@ -254,6 +254,30 @@ static void test_all_are_known(void **state)
 	}
 }
 
+/* The name that discover proposes is the one that the summary has, and can be used. */
+static void test_resource_names(void **state)
+{
+	_cleanup_strings_ struct strings names = { 0 };
+	struct error error;
+	size_t n_named = 0;
+
+	assert_int_equal(preset_list(&names, &error), 0);
+	for (size_t i = 0; i < names.count; i++) {
+		_cleanup_free_ char *path = NULL, *summary = NULL, *name = NULL;
+
+		assert_int_equal(preset_find(names.items[i], &path, &error), 0);
+		assert_int_equal(preset_summary(path, &summary, &error), 0);
+		assert_int_equal(preset_resource_name(path, &name, &error), 0);
+		n_named += *name != '\0';
+		if (*name && resource_name_check(name, &error) < 0)
+			fail_msg("%s: %s", names.items[i], error.message);
+		if (strstr(summary, ".com/") && (!*name || !strstr(summary, name)))
+			fail_msg("%s: \"%s\" has another name than \"%s\"", names.items[i], summary,
+				name);
+	}
+	assert_true(n_named > 20);
+}
+
 /* What is read is the same as if it had been written out, so that a child needs no presets. */
 static void test_preset_leaves_no_trace(void **state)
 {
@@ -272,6 +296,7 @@ int main(void)
 		cmocka_unit_test(test_what_they_find),
 		HOST_TEST(test_equal_software),
 		cmocka_unit_test(test_all_are_known),
+		cmocka_unit_test(test_resource_names),
 		cmocka_unit_test(test_preset_leaves_no_trace),
 	};
 

@@ -231,6 +231,13 @@ static void ask(struct dra_publisher *publisher, const char *method, const char 
 
 static void next_write(struct dra_publisher *publisher);
 
+static void replace_json(json_t **slot, json_t *value)
+{
+	(void)json_incref(value);
+	json_decref(*slot);
+	*slot = value;
+}
+
 /* Publishes these resources from now on, as far as the server can store them. Returns 0, or -ENOMEM
  * without a change. */
 static int rebuild(struct dra_publisher *publisher, json_t *resources, json_t *held, unsigned lacks)
@@ -248,12 +255,8 @@ static int rebuild(struct dra_publisher *publisher, json_t *resources, json_t *h
 		return r;
 	dra_inventory_done(&publisher->inventory);
 	publisher->inventory = inventory;
-	(void)json_incref(resources);
-	json_decref(publisher->resources);
-	publisher->resources = resources;
-	(void)json_incref(held);
-	json_decref(publisher->held);
-	publisher->held = held;
+	replace_json(&publisher->resources, resources);
+	replace_json(&publisher->held, held);
 	publisher->lacks = lacks;
 	taint_times_forget(publisher->times, inventory.names);
 	return 0;
@@ -796,17 +799,23 @@ static void start_watch(struct dra_publisher *publisher)
 
 /* --- --- */
 
-int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources, const json_t *held)
+bool dra_publisher_keep_held(struct dra_publisher *publisher, json_t *held)
 {
-	json_auto_t *copy = NULL, *held_copy = NULL;
+	if (!publisher->resources ||
+		dra_inventory_follows_held(&publisher->inventory, publisher->held, held))
+		return false;
+	replace_json(&publisher->held, held);
+	return true;
+}
+
+int dra_publisher_set(struct dra_publisher *publisher, json_t *resources, json_t *held)
+{
 	int r;
 
 	if (publisher->resources && json_equal(publisher->resources, resources) &&
 		json_equal(publisher->held, held))
 		return 0;
-	copy = json_deep_copy(resources);
-	held_copy = json_deep_copy(held);
-	r = copy && held_copy ? rebuild(publisher, copy, held_copy, publisher->lacks) : -ENOMEM;
+	r = rebuild(publisher, resources, held, publisher->lacks);
 	if (r < 0)
 		return r;
 	publisher->published = false;

@@ -26,9 +26,13 @@ typedef void (*dra_pool_handler)(const struct dra_pool_state *state, void *userd
 int dra_publisher_new(sd_event *event, struct dra_api *api, const char *driver, const char *node,
 	dra_pool_handler on_change, void *userdata, struct dra_publisher **ret);
 
-/* The current devices; `resources` as dra_inventory_build() takes them; `held`: see its
- * options. The caller keeps its references. Returns 0 or -ENOMEM. */
-int dra_publisher_set(struct dra_publisher *publisher, const json_t *resources, const json_t *held);
+/* The current devices; `resources` as dra_inventory_build() takes them; `held`: see its options.
+ * The caller keeps its references, and changes neither any more. Returns 0 or -ENOMEM. */
+int dra_publisher_set(struct dra_publisher *publisher, json_t *resources, json_t *held);
+
+/* Takes `held` if it does not change the slices, which is rare: 100 claims would make them again
+ * 100 times. Returns whether it was taken; if not, use the function above. */
+bool dra_publisher_keep_held(struct dra_publisher *publisher, json_t *held);
 
 /* To be called when the kubelet has registered the driver: it deletes the slices when it starts,
  * and its node may have joined the cluster just now. Earlier failures delay nothing. */

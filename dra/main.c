@@ -164,7 +164,8 @@ static int handle_held(struct driver_process *process, struct control_message *m
 	}
 	before = process->held;
 	process->held = held;
-	publish(process);
+	for (size_t i = 0; i < process->n_drivers; i++)
+		served_driver_set_held(process->drivers[i], held);
 	json_decref(before);
 	return 0;
 }

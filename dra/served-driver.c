@@ -20,8 +20,8 @@ struct served_driver {
 	struct dra_publisher *publisher;
 	struct dra_node *node;
 	struct dra_health *health;
-	json_t *resources;            /* their names */
-	const json_t *devices, *held; /* of served_driver_publish() */
+	json_t *resources;      /* their names */
+	json_t *devices, *held; /* of served_driver_publish() */
 	sd_event_source *report_wait;
 	bool waited;  /* known devices are published, although a resource has not reported */
 	json_t *told; /* the published resources that the supervisor knows */
@@ -55,11 +55,18 @@ static void publish(struct served_driver *driver)
 	dra_health_set(driver->health, dra_publisher_names(driver->publisher));
 }
 
-void served_driver_publish(struct served_driver *driver, const json_t *devices, const json_t *held)
+void served_driver_publish(struct served_driver *driver, json_t *devices, json_t *held)
 {
 	driver->devices = devices;
 	driver->held = held;
 	publish(driver);
+}
+
+void served_driver_set_held(struct served_driver *driver, json_t *held)
+{
+	driver->held = held;
+	if (!dra_publisher_keep_held(driver->publisher, held))
+		publish(driver);
 }
 
 static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata)

@@ -36,7 +36,10 @@ void served_driver_set_resources(struct served_driver *driver, json_t *resources
  * `held`: see CLUSTER_HELD. After a start, slices that are published already stay until each
  * resource has reported its devices, or has had time for it. Both outlive the driver, or the next
  * call. Logs. */
-void served_driver_publish(struct served_driver *driver, const json_t *devices, const json_t *held);
+void served_driver_publish(struct served_driver *driver, json_t *devices, json_t *held);
+
+/* Publishes its resources with another `held`, if that changes them. */
+void served_driver_set_held(struct served_driver *driver, json_t *held);
 
 /* Takes a CLUSTER_SESSION, a CLUSTER_REGISTERED, and a CLUSTER_PREPARED. The latter may be the
  * answer to another driver's question. */

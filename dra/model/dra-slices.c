@@ -341,6 +341,8 @@ static int add_replica(
 		return -ENOMEM;
 	offer = is_offered(device) && !withheld &&
 		(is_healthy(device) || !(options->lacks & 1U << LACK_TAINTS));
+	if (!offer && json_object_set_new(building->inventory->bound, name, json_true()) < 0)
+		return -ENOMEM;
 	if (!offer && !json_object_get(options->held, name))
 		return leave_out(building);
 	return add_to_slice(building, make_device(building, name, device));
@@ -383,7 +385,11 @@ static int add_unlisted(struct building *building)
 int dra_inventory_build(const json_t *resources, const struct dra_inventory_options *options,
 	struct dra_inventory *ret)
 {
-	struct dra_inventory inventory = { .slices = json_array(), .names = json_object() };
+	struct dra_inventory inventory = {
+		.slices = json_array(),
+		.names = json_object(),
+		.bound = json_object(),
+	};
 	struct building building = { .options = options, .inventory = &inventory };
 	const json_t *resource;
 	size_t i;
@@ -408,7 +414,30 @@ void dra_inventory_done(struct dra_inventory *inventory)
 {
 	json_decref(inventory->slices);
 	json_decref(inventory->names);
+	json_decref(inventory->bound);
 	*inventory = (struct dra_inventory){ 0 };
+}
+
+/* Whether the slices depend on a device that is in `held`, but not in `other`. */
+static bool depends(const struct dra_inventory *inventory, const json_t *held, const json_t *other)
+{
+	const char *name;
+	json_t *device;
+
+	json_object_foreach((json_t *)(uintptr_t)held, name, device)
+	{
+		if (!json_object_get(other, name) &&
+			(!json_object_get(inventory->names, name) ||
+				json_object_get(inventory->bound, name)))
+			return true;
+	}
+	return false;
+}
+
+bool dra_inventory_follows_held(
+	const struct dra_inventory *inventory, const json_t *before, const json_t *now)
+{
+	return depends(inventory, before, now) || depends(inventory, now, before);
 }
 
 /* --- objects --- */

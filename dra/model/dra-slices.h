@@ -26,6 +26,8 @@ struct dra_inventory {
 	json_t *slices;  /* an array of the devices of each slice; at least one, which may be empty
 			  */
 	json_t *names;   /* for each device: {"resource", "id", "healthy", "reason"} */
+	json_t *bound;   /* names of listed devices that are in their slice only while a claim holds
+			  * them */
 	size_t left_out; /* devices that are not in their slice */
 };
 
@@ -43,6 +45,11 @@ struct dra_inventory_options {
 int dra_inventory_build(const json_t *resources, const struct dra_inventory_options *options,
 	struct dra_inventory *ret);
 void dra_inventory_done(struct dra_inventory *inventory);
+
+/* Whether the slices are different if claims hold the devices `now` instead of `before`, in the
+ * form of `held` above. */
+bool dra_inventory_follows_held(
+	const struct dra_inventory *inventory, const json_t *before, const json_t *now);
 
 struct dra_pool {
 	const char *driver, *node;

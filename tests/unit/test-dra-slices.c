@@ -387,6 +387,59 @@ static void test_held_devices(void **state)
 	check_held("probe", 1U << LACK_TAINTS, "[]");
 }
 
+/* Which devices of claims make other slices: one that is not offered otherwise, or not listed. */
+static void test_changes_of_held_devices(void **state)
+{
+	static const struct {
+		const char *before, *now;
+		unsigned lacks;
+		bool follows;
+	} cases[] = {
+		{ "{}", "{}", 0, false },
+		{ "{}", "{\"HEALTHY\": {}}", 0, false },
+		{ "{\"HEALTHY\": {}}", "{}", 1U << LACK_TAINTS, false },
+		{ "{}", "{\"UNHEALTHY\": {}}", 0, false },
+		{ "{}", "{\"UNHEALTHY\": {}}", 1U << LACK_TAINTS, true },
+		{ "{\"UNHEALTHY\": {}}", "{}", 1U << LACK_TAINTS, true },
+		{ "{\"UNHEALTHY\": {}}", "{\"HEALTHY\": {}, \"UNHEALTHY\": {}}", 1U << LACK_TAINTS,
+			false },
+		{ "{}", "{\"unlisted\": {}}", 0, true },
+		{ "{\"unlisted\": {}}", "{}", 0, true },
+		{ "{\"unlisted\": {}}", "{\"unlisted\": {}, \"HEALTHY\": {}}", 0, false },
+	};
+	json_auto_t *resources = many(2, 1, "probe");
+	char healthy[DRA_DEVICE_NAME_MAX + 1], unhealthy[DRA_DEVICE_NAME_MAX + 1];
+
+	dra_device_name("vendor.example/gpu", "gpu-0000", healthy);
+	dra_device_name("vendor.example/gpu", "gpu-0001", unhealthy);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct dra_inventory_options options = { .driver = DRIVER,
+			.lacks = cases[i].lacks };
+		const char *const texts[] = { cases[i].before, cases[i].now };
+		json_t *held[2];
+		struct dra_inventory inventory;
+
+		for (size_t k = 0; k < 2; k++) {
+			json_auto_t *named = parse(texts[k]);
+			const char *name;
+			json_t *device;
+
+			held[k] = json_object();
+			json_object_foreach(named, name, device)(void) json_object_set(held[k],
+				streq(name, "HEALTHY")             ? healthy
+					: streq(name, "UNHEALTHY") ? unhealthy
+								   : name,
+				device);
+		}
+		assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+		if (dra_inventory_follows_held(&inventory, held[0], held[1]) != cases[i].follows)
+			fail_msg("%s to %s", cases[i].before, cases[i].now);
+		dra_inventory_done(&inventory);
+		json_decref(held[0]);
+		json_decref(held[1]);
+	}
+}
+
 /* Also one that no resource lists any more; it follows the others. */
 static void test_unlisted_devices(void **state)
 {
@@ -737,6 +790,7 @@ int main(void)
 		cmocka_unit_test(test_findings),
 		cmocka_unit_test(test_many_taints),
 		cmocka_unit_test(test_held_devices),
+		cmocka_unit_test(test_changes_of_held_devices),
 		cmocka_unit_test(test_unlisted_devices),
 		cmocka_unit_test(test_dropped_fields),
 		cmocka_unit_test(test_used_fields),

@@ -66,13 +66,15 @@ def tools(subject, quick):
 
 
 class Dra(Devplugd):
+    devices = 60
+
     def configure(self, resources):
         self.api = ApiServer(self.node.path("api"))
         self.api.kubeconfig(self.node.path("kubeconfig"))
         self.registry, self.health = self.node.path("registry"), self.node.path("health")
         os.mkdir(self.health)
         self.node.configure(
-            '{ name = "vendor.example/r0"; driver = "static"; match = ( { count = 60; } ); serve = "dra"; '
+            f'{{ name = "vendor.example/r0"; driver = "static"; match = ( {{ count = {self.devices}; }} ); serve = "dra"; '
             f'health = ( {{ probe = "file"; path = "{self.health}/${{id}}"; healthy = "ok"; missing = "healthy"; }} ); }}',
             kubelet=f'plugins_registry_dir = "{self.registry}";',
             text=f'cdi_dir = "{self.node.path("cdi")}"; dra = {{ driver = "devices.vendor.example"; '
@@ -84,7 +86,32 @@ class Dra(Devplugd):
 
     def process(self):
         return next((pid for pid in children_of(self.node.daemon.pid)
-                     if os.path.basename(command_line(pid)[0]) == "devplugd-cluster"), None)
+                     if os.path.basename(command_line(pid)[0]) in ("devplugd-cluster", "devplugd-dra")), None)
+
+    def begin(self):
+        """Registers the driver; returns the kubelet and the driver's socket."""
+        self.start()
+        kubelet = Kubelet(self.registry)
+        path = until(kubelet.find, "the socket of the driver")
+        kubelet.register(path)
+        until(lambda: len(self.api.pool() or {}) == self.devices, "the pool")
+        return kubelet, path
+
+    def claim(self, name, device):
+        return "default", name, self.api.allocate(name, "devices.vendor.example", [("a", device)])
+
+
+class ManyDevices(Dra):
+    devices = 1000
+
+
+def prepare_timed(kubelet, path, claim):
+    """In milliseconds."""
+    began = time.monotonic()
+    answer = kubelet.prepare(path, claim)
+    took = (time.monotonic() - began) * 1000
+    assert not isinstance(answer[claim[2]], str), answer
+    return took
 
 
 def dra(subject, quick):
@@ -93,22 +120,14 @@ def dra(subject, quick):
         return {}
     count, changes = (20, 5) if quick else (200, 20)
     with Dra(subject, tokens(1)) as run:
-        run.start()
-        kubelet = Kubelet(run.registry)
-        path = until(kubelet.find, "the socket of the driver")
-        kubelet.register(path)
-        until(lambda: len(run.api.pool() or {}) == 60, "the pool")
+        kubelet, path = run.begin()
         device = run.api.device_named("vendor.example/r0", 0)
         prepares, again = [], []
         for number in range(count):
-            name = f"claim-{number}"
-            claim = "default", name, run.api.allocate(name, "devices.vendor.example", [("a", device)])
+            claim = run.claim(f"claim-{number}", device)
             # A claim that is prepared is answered without the API server.
             for samples in (prepares, again):
-                began = time.monotonic()
-                answer = kubelet.prepare(path, claim)
-                samples.append((time.monotonic() - began) * 1000)
-                assert not isinstance(answer[claim[2]], str), answer
+                samples.append(prepare_timed(kubelet, path, claim))
             kubelet.unprepare(path, claim)
         writes, name = len(run.api.writes()), run.api.device_named("vendor.example/r0", 1)
         for number in range(changes):
@@ -122,3 +141,29 @@ def dra(subject, quick):
                 "DRA: requests for a change": (requests, ""),
                 "DRA: PSS of devplugd-cluster": (memory["pss"], "kB"),
                 "DRA: dirty memory of devplugd-cluster": (memory["dirty"], "kB")}
+
+
+def dra_many(subject, quick):
+    """A node with 1000 devices and 100 claims: preparing them, requests, memory."""
+    if subject.kind != "devplugd":
+        return {}
+    count = 20 if quick else 100
+    with ManyDevices(subject, tokens(1)) as run:
+        kubelet, path = run.begin()
+        at_start = len(run.api.requests)
+        names = sorted(run.api.pool())
+        claims = [run.claim(f"claim-{number}", names[number]) for number in range(count)]
+        cpu = processes.cpu_usec([run.process()])
+        prepares = [prepare_timed(kubelet, path, claim) for claim in claims]
+        cpu = processes.cpu_usec([run.process()]) - cpu
+        for_claims = len(run.api.requests) - at_start
+        pids = [run.node.daemon.pid, *children_of(run.node.daemon.pid)]
+        memory, everything = processes.memory(run.process()), processes.memory_of_all(pids, "pss")
+        for claim in claims:
+            kubelet.unprepare(path, claim)
+        return {"DRA, 1000 devices: prepare of a claim, p50": (statistics.median(prepares), "ms"),
+                "DRA, 1000 devices: CPU of devplugd-cluster for a claim": (cpu / count / 1000, "ms"),
+                "DRA, 1000 devices: requests at the start": (at_start, ""),
+                "DRA, 1000 devices: requests for a claim": (for_claims / count, ""),
+                "DRA, 1000 devices, 100 claims: PSS of devplugd-cluster": (memory["pss"], "kB"),
+                "DRA, 1000 devices, 100 claims: PSS of all processes": (everything, "kB")}

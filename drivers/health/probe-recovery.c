@@ -22,7 +22,7 @@ static bool is_given_up(const struct check *check)
 }
 
 /* Returns 0 or -ENOMEM. */
-static int set_reason(struct check *check, const char *format, ...)
+static _printf_(2, 3) int set_reason(struct check *check, const char *format, ...)
 {
 	char reason[REASON_MAX], text[4 * REASON_MAX];
 	va_list arguments;
@@ -56,9 +56,9 @@ static int count_return(struct check *check)
 	if (result->returns >= (uint64_t)probe->returns) {
 		result->streak = (unsigned)probe->attempts;
 		return set_reason(check,
-			NEEDS_ADMINISTRATOR "it has failed again after %u returns within %" PRIu64
-					    " s",
-			result->returns, (now - result->returned_at) / USEC_PER_SEC);
+			NEEDS_ADMINISTRATOR "it has failed again after %u returns within %llu s",
+			result->returns,
+			(unsigned long long)((now - result->returned_at) / USEC_PER_SEC));
 	}
 	result->returns++;
 	result->streak = 0;

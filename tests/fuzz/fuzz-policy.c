@@ -158,7 +158,8 @@ static void demand_members(const json_t *object, const char *const *names)
 
 static void demand_claim(const json_t *claim, bool saved)
 {
-	static const char *const of_claim[] = { "uid", "namespace", "name", "devices", NULL };
+	static const char *const of_claim[] = { "driver", "uid", "namespace", "name", "devices",
+		NULL };
 	static const char *const of_device[] = { "request", "pool", "name", "admin", "resource",
 		"id", NULL };
 	static const char *const of_saved_device[] = { "request", "pool", "name", "admin",
@@ -190,7 +191,8 @@ static void demand_spec(const json_t *spec)
 
 static void try_claim(json_t *document)
 {
-	json_auto_t *sent = dra_claim_read(document), *saved = dra_claim_read_saved(document);
+	json_auto_t *sent = dra_claim_read(document, "d.example");
+	json_auto_t *saved = dra_claim_read_saved(document);
 	json_auto_t *spec = NULL;
 	struct error error = { 0 };
 

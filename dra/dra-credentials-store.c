@@ -10,7 +10,6 @@
 #include "common/log.h"
 #include "common/sealed.h"
 
-#define FILE_MAX     (1U << 20)
 #define FIRST_NUMBER 64
 #define NUMBERS      64
 
@@ -214,7 +213,8 @@ bool dra_credentials_take(struct dra_credentials *credentials, struct control_me
 
 	if (!credentials->loading || message->number != credentials->request)
 		return false;
-	if (message->fds[0] >= 0 && sealed_read(message->fds[0], FILE_MAX, &text, &size) < 0) {
+	if (message->fds[0] >= 0 &&
+		sealed_read(message->fds[0], DRA_CREDENTIALS_MAX, &text, &size) < 0) {
 		why = "out of memory";
 		message->fds[0] = close_fd(message->fds[0]);
 	}

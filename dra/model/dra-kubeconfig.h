@@ -8,6 +8,9 @@
 
 #include "common/error.h"
 
+/* The maximum size of the file, and of each file that it names. */
+#define DRA_CREDENTIALS_MAX (1U << 20)
+
 /* A secret that is in the file itself (decoded), or in another: then `file` is its name as written.
  * At most one of them is set. */
 struct dra_secret {

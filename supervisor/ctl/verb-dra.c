@@ -14,7 +14,6 @@
 #include "supervisor/ctl/verb.h"
 #include "supervisor/helpers/dra-credentials.h"
 
-#define KUBECONFIG_MAX (1U << 20)
 #define UNKNOWN_SERVER "https://API-SERVER:6443"
 
 /* Takes the items. Returns the exit status. */
@@ -84,7 +83,7 @@ static char *find_server(const struct config *config)
 	if (dra_identity_configure(&identity, config) >= 0 &&
 		dra_identity_choose_kubelet(&identity, &error) >= 0)
 		fd = dra_credentials_open(&identity, "", &error);
-	if (fd >= 0 && sealed_read(fd, KUBECONFIG_MAX, &text, &size) >= 0) {
+	if (fd >= 0 && sealed_read(fd, DRA_CREDENTIALS_MAX, &text, &size) >= 0) {
 		server = dra_kubeconfig_server(text, size);
 		explicit_bzero(text, size);
 		free(text);

@@ -10,9 +10,8 @@
 #include <sys/stat.h>
 
 #include "common/sealed.h"
+#include "dra/model/dra-kubeconfig.h"
 #include "drivers/host/sysroot.h"
-
-#define FILE_MAX (1U << 20)
 
 static void forget(char *text, size_t size)
 {
@@ -55,7 +54,7 @@ static int read_file(const char *root, const char *path, char **ret, size_t *ret
 		return fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)FILE_MAX)
+	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)DRA_CREDENTIALS_MAX)
 		return -EBADF;
 	text = malloc((size_t)st.st_size + 1);
 	if (!text)

@@ -11,8 +11,6 @@
 #include "dra/model/dra-kubeconfig.h"
 #include "supervisor/helpers/dra-credentials.h"
 
-#define FILE_MAX (1U << 20)
-
 static bool serves_dra(const struct config *config)
 {
 	for (size_t i = 0; i < config->n_resources; i++)
@@ -73,7 +71,7 @@ static int check_identity(
 	fd = dra_credentials_open(identity, "", error);
 	if (fd < 0)
 		return fd;
-	r = sealed_read(fd, FILE_MAX, &text, &size);
+	r = sealed_read(fd, DRA_CREDENTIALS_MAX, &text, &size);
 	if (r < 0)
 		return error_set(error, r, "cannot copy %s: %s", identity->path, strerror(-r));
 	r = check_user(identity, text, size, error);

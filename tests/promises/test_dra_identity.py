@@ -18,6 +18,7 @@ ln -s "$1" /run/secrets/kubernetes.io/serviceaccount
 shift
 exec "$@"
 """
+MAXIMUM = 1 << 20  # of a file
 SECRET = "/api/v1/namespaces/kube-system/secrets/devplugd"
 
 
@@ -167,6 +168,11 @@ class DraIdentity(DraTest):
                 file.write(text.replace(before, after))
             with self.subTest(after):
                 self.check_warning(f": {path}: ", *words)
+        for size, words in ((MAXIMUM, ()), (MAXIMUM + 1, (f"cannot read {path}: not a regular file, or larger than 1 MiB",))):
+            with open(path, "w") as file:
+                file.write(text + "#" * (size - len(text) - 1) + "\n")
+            with self.subTest(size):
+                self.check_warning(*words)
         # Without a resource that DRA serves, no credentials are needed.
         self.configure(f'kubeconfig = "{path}";', self.resource("gpu", serve="plugin"))
         self.check_warning()

@@ -338,6 +338,44 @@ class Twins(Tree):
         self.ctl("rescan", "vendor.example/a")
 
 
+class NextAdapter(Tree):
+    """A USB adapter gets the node of one that was unplugged. Both are in one resource, which other resources may overlap."""
+
+    def plug(self, port, node="ttyUSB0"):
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.device("pci0000:00/0000:00:14.0", "bus/pci")
+        self.device("pci0000:00/0000:00:14.0/usb1", "bus/usb", idVendor="1d6b", idProduct="0002", bDeviceClass="09", busnum="1", devnum="1")
+        usb = f"pci0000:00/0000:00:14.0/usb1/1-{port}"
+        self.device(usb, "bus/usb", idVendor="0403", idProduct="6001", bDeviceClass="00", busnum="1", devnum=str(port), serial=f"S{port}")
+        self.device(f"{usb}/1-{port}:1.0", "bus/usb", bInterfaceClass="ff")
+        self.device(f"{usb}/1-{port}:1.0/{node}/tty/{node}", "class/tty", node, dev="188:0")
+
+    def swap(self, keys):
+        self.plug(1)
+        self.declare_keys(f"overlap = true; {keys}")
+        self.begin()
+        held, = self.pod("p", init=False)
+        self.plug(2)
+        self.ctl("rescan", "vendor.example/a")
+        until(lambda: len(self.listed()) == 2, "the next adapter")
+        new, = set(self.listed()) - {held}
+        until(lambda: set(self.unhealthy()) == {held, new}, lambda: f"both to be unhealthy: {self.unhealthy()}")
+        self.assertEqual(self.unhealthy()[new], a_pod("ttyUSB0", held))
+        self.node.ask_kubelet("pod", "rm", "p")
+        self.expect()
+        self.assertEqual(set(self.listed()), {new})
+
+    def test_P21_subsystem(self):
+        self.swap('driver = "sysfs"; match = ( { subsystem = "tty"; parents = ( { subsystem = "usb"; '
+                  'attributes = ( { file = "idVendor"; is = "0403"; } ); } ); } );')
+
+    def test_P21_usb(self):
+        self.swap('driver = "usb"; match = ( { vendor = 0x0403; nodes = "tty"; } );')
+
+    def test_P21_usb_by_port(self):
+        self.swap('driver = "usb"; match = ( { vendor = 0x0403; identity = "port"; nodes = "tty"; } );')
+
+
 class WhileItRuns(Replayed):
     def test_P21_driver_loaded_again(self):
         self.declare()

@@ -10,6 +10,10 @@
 #include <limits.h>
 #include <linux/openat2.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+/* As many as the kernel follows. */
+#define LINKS_MAX 40U
 
 static void (*on_path)(const char *path);
 
@@ -123,23 +127,100 @@ int sysroot_resolve(const char *root, const char *path, char **ret)
 	return fd < 0 ? fd : path_inside(root, fd, ret);
 }
 
+/* A path below /dev whose links are followed one after the other. */
+struct walk {
+	int directory_fd;
+	dev_t device; /* the file system of /dev */
+	unsigned n_links;
+	char done[PATH_MAX]; /* without links, each name after a slash */
+	char rest[PATH_MAX];
+};
+
+static void step_back(struct walk *walk)
+{
+	*strrchr(walk->done, '/') = '\0';
+}
+
+static int follow(struct walk *walk, const char *rest)
+{
+	char target[PATH_MAX], joined[PATH_MAX];
+	ssize_t length = readlinkat(walk->directory_fd, walk->done + 1, target, sizeof(target) - 1);
+
+	if (length < 0)
+		return -errno;
+	target[length] = '\0';
+	if (*target == '/')
+		return -EXDEV;
+	if (++walk->n_links > LINKS_MAX)
+		return -ELOOP;
+	if (snprintf(joined, sizeof(joined), "%s%s", target, rest) >= (int)sizeof(joined))
+		return -ENAMETOOLONG;
+	step_back(walk);
+	(void)strcpy(walk->rest, joined);
+	return 1;
+}
+
+/* Adds a name. What is mounted there is not asked for anything. */
+static int enter(struct walk *walk, const char *name, int length, const char *rest)
+{
+	size_t done = strlen(walk->done), space = sizeof(walk->done) - done;
+	struct statx stx;
+
+	if (snprintf(walk->done + done, space, "/%.*s", length, name) >= (int)space)
+		return -ENAMETOOLONG;
+	if (statx(walk->directory_fd, walk->done + 1,
+		    AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, STATX_TYPE,
+		    &stx) < 0)
+		return -errno;
+	if (makedev(stx.stx_dev_major, stx.stx_dev_minor) != walk->device)
+		return -EXDEV;
+	return S_ISLNK(stx.stx_mode) ? follow(walk, rest) : 0;
+}
+
+/* Takes the first name of the rest. Returns 0 if there is none. */
+static int step(struct walk *walk)
+{
+	const char *name = walk->rest + strspn(walk->rest, "/"), *rest = name + strcspn(name, "/");
+	int length = (int)(rest - name), r = 0;
+
+	if (length == 0)
+		return 0;
+	if (length == 2 && startswith(name, "..")) {
+		if (!*walk->done)
+			return -EXDEV;
+		step_back(walk);
+	} else if (length > 1 || *name != '.')
+		r = enter(walk, name, length, rest);
+	if (r == 0)
+		(void)memmove(walk->rest, rest, strlen(rest) + 1);
+	return r < 0 ? r : 1;
+}
+
+/* Not with openat2(), which fails under systemd's RestrictSUIDSGID=. */
 int sysroot_resolve_node(const char *root, const char *path, char **ret)
 {
-	struct open_how how = {
-		.flags = O_PATH | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS,
-	};
 	_cleanup_close_ int directory_fd = sysroot_open(root, "/dev", O_PATH | O_DIRECTORY);
 	const char *below = startswith(path, "/dev/");
-	_cleanup_close_ int fd = -EBADF;
+	_cleanup_free_ char *directory = NULL;
+	struct walk walk = { .directory_fd = directory_fd };
+	struct stat st;
+	int r;
 
 	observe(path);
 	if (directory_fd < 0 || !below)
 		return directory_fd < 0 ? directory_fd : -EXDEV;
+	if (fstat(directory_fd, &st) < 0)
+		return -errno;
+	walk.device = st.st_dev;
+	if (strlen(below) >= sizeof(walk.rest))
+		return -ENAMETOOLONG;
+	(void)strcpy(walk.rest, below);
 	do
-		fd = (int)syscall(SYS_openat2, directory_fd, below, &how, sizeof(how));
-	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
-	return fd < 0 ? -errno : path_inside(root, fd, ret);
+		r = step(&walk);
+	while (r > 0);
+	if (r >= 0)
+		r = path_inside(root, directory_fd, &directory);
+	return r < 0 ? r : format_text(ret, "%s%s", directory, walk.done);
 }
 
 int sysroot_opendir(const char *root, const char *path, DIR **ret)

@@ -309,6 +309,29 @@ static void test_P21_values(void **state)
 	}
 }
 
+/* The links of udev are relative, and lead to other directories of /dev. */
+static void test_P21_links(void **state)
+{
+	make_nodes();
+	host_mkdir("/dev/serial");
+	host_mkdir("/dev/other");
+	host_symlink(".././other//../next", "/dev/serial/x");
+	host_symlink("0", "/dev/next");
+	host_symlink("again", "/dev/again");
+	add("r", false, "a\t/dev/1\nb\t/dev/0\n");
+	answer("a", "/dev/serial/x", "");
+	decide();
+	expect(0, ITS_POD("a", "serial/x", "1") A_POD("b", "serial/x", "a", "r"), true);
+	clear();
+
+	/* A link to itself leads to nothing. */
+	add("r", false, "a\t/dev/1\n");
+	answer("a", "/dev/again", "");
+	decide();
+	expect(0, ITS_POD("a", "again", "1"), true);
+	clear();
+}
+
 /* A file system that an answer leads to cannot block the caller. */
 static void test_P21_other_file_system(void **state)
 {
@@ -392,6 +415,7 @@ int main(void)
 		TEST(test_P21_former_ids),
 		TEST(test_P21_owners),
 		TEST(test_P21_values),
+		TEST(test_P21_links),
 		TEST(test_P21_other_file_system),
 		TEST(test_P21_claims),
 		TEST(test_P21_hostile),

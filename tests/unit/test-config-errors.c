@@ -189,7 +189,7 @@ static const struct {
 			SAID("exclude[0]: has \"match\" and \"id\" or \"where\": use two entries") },
 		{ ONE("exclude = ( { match = ( { colour = 1; } ); } );"),
 			SAID("exclude[0].match[0]: unknown key \"colour\", the keys here are: path, as, permissions, "
-			     "optional, type, read_only, limit, paths, join") },
+			     "optional, type, read_only, limit, paths, join, identity") },
 		{ ONE("exclude = ( { where = \"bdf\"; } );"),
 			SAID("exclude[0].where: must be \"VARIABLE=PATTERN\", such as "
 			     "\"bdf=0000:3b:*\", not \"bdf\"") },

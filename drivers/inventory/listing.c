@@ -145,6 +145,23 @@ static void explain_selector(
 		text);
 }
 
+/* A condition of `where` that no device meets. */
+static void explain_where(const struct declaration *declaration, struct scan *scan)
+{
+	for (size_t i = 0; i < declaration->where.count; i++) {
+		const char *condition = declaration->where.items[i];
+		char hint[320];
+		bool holds = false;
+
+		for (size_t k = 0; k < scan->n_devices && !holds; k++)
+			holds = declaration_condition_holds(condition, scan->devices[k]);
+		if (holds || scan->n_devices == 0)
+			continue;
+		find_value(scan, condition, hint, sizeof(hint));
+		scan_explain(scan, "where: no device has \"%s\"%s", condition, hint);
+	}
+}
+
 static void explain_exclusions(const struct declaration *declaration, struct scan *scan)
 {
 	size_t number = 0;
@@ -282,6 +299,8 @@ int list_devices(const struct declaration *declaration, struct scan *scan, struc
 			error, r, "exclude: the kernel has locked an attribute of a device");
 	if (r >= 0)
 		explain_entries(declaration, scan);
+	if (r >= 0)
+		explain_where(declaration, scan);
 	if (r >= 0)
 		explain_exclusions(declaration, scan);
 	if (r >= 0 && scan->n_devices > 0)

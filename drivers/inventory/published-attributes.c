@@ -145,7 +145,7 @@ static int name_devices(struct naming *naming)
 	int r = 0;
 
 	for (size_t i = 0; i < naming->scan->n_devices && r >= 0; i++)
-		if (!declaration_excludes(naming->declaration, naming->scan->devices[i]))
+		if (!declaration_leaves_out(naming->declaration, naming->scan->devices[i]))
 			r = name_device(naming, i);
 	if (r >= 0 && naming->left_out > 0)
 		scan_explain(naming->scan,

@@ -36,12 +36,17 @@ static const struct device *find_in(const struct scan *scan, const char *directo
 	return NULL;
 }
 
-static bool is_excluded(const struct unit *unit)
+/* The key of the resource that leaves the device out, or NULL. */
+static const char *find_excluding_key(const struct unit *unit)
 {
-	for (size_t i = 0; i < unit->list->n_excluded; i++)
-		if (streq(unit->list->excluded[i]->id, unit->device->id))
-			return true;
-	return false;
+	for (size_t i = 0; i < unit->list->n_excluded; i++) {
+		const struct device *device = unit->list->excluded[i];
+
+		if (streq(device->id, unit->device->id))
+			return declaration_excludes(unit->list->declaration, device) ? "exclude"
+										     : "where";
+	}
+	return NULL;
 }
 
 void unit_describe_loss(struct unit *unit, const struct scan *scan)
@@ -51,6 +56,7 @@ void unit_describe_loss(struct unit *unit, const struct scan *scan)
 	const char *directory = device_variable(device, "sysfs");
 	const char *sure = left_out_reason(&scan->left_out, device, LEFT_OUT_SURE);
 	const char *reason = left_out_reason(&scan->left_out, device, 0);
+	const char *excluding = find_excluding_key(unit);
 	char *text = NULL;
 
 	if (unit->list->declaration->driver->runs_programs)
@@ -58,8 +64,8 @@ void unit_describe_loss(struct unit *unit, const struct scan *scan)
 	else if (is_missing(scan->root, directory))
 		(void)format_text(&text, "%s has disappeared",
 			is_missing(scan->root, node) ? node : device->id);
-	else if (is_excluded(unit))
-		(void)format_text(&text, NOT_LISTED ": `exclude` leaves it out", device->id);
+	else if (excluding)
+		(void)format_text(&text, NOT_LISTED ": `%s` leaves it out", device->id, excluding);
 	else if (sure)
 		(void)format_text(&text, NOT_LISTED ": %s", device->id, sure);
 	else if (!reason && is_missing(scan->root, node))

@@ -79,7 +79,7 @@ static int filter(struct unit_list *list, struct scan *scan)
 
 		if (!declaration->topology)
 			device->n_numa = 0;
-		if (declaration_excludes(declaration, device)) {
+		if (declaration_leaves_out(declaration, device)) {
 			(void)map_remove(&scan->by_id, device->id);
 			list->excluded[list->n_excluded++] = device;
 			continue;
@@ -308,7 +308,7 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 		/* The next scan may find that a container has taken the device along, or that the
 		 * host needs it. */
 		if ((old->present && !device_was_assigned(old->device)) ||
-			declaration_excludes(list->declaration, old->device))
+			declaration_leaves_out(list->declaration, old->device))
 			continue;
 		r = unit_new(list, old->device, list->n_units, unit);
 		if (r < 0)

@@ -292,6 +292,9 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 				"address; use driver \"pci\"",
 				declaration->driver->name);
 	}
+	for (size_t i = 0; i < declaration->where.count; i++)
+		check_where(declaration->where.items[i], &declaration->origin, declaration->driver,
+			"where", report);
 	for (size_t i = 0; i < declaration->exclude.count; i++) {
 		(void)snprintf(key, sizeof(key), "exclude[%zu]", i);
 		check_exclusion(groups_get(&declaration->exclude, i), declaration, key, report);
@@ -347,8 +350,7 @@ bool declaration_runs_programs(const struct declaration *declaration)
 	return false;
 }
 
-/* Whether the device has the variable of "variable=pattern", with a value that matches. */
-static bool condition_holds(const char *condition, const struct device *device)
+bool declaration_condition_holds(const char *condition, const struct device *device)
 {
 	const char *equals = strchr(condition, '=');
 
@@ -369,7 +371,7 @@ bool exclusion_holds(const struct exclusion *exclusion, const struct device *dev
 	if (exclusion->id && fnmatch(exclusion->id, device->id, 0) != 0)
 		return false;
 	for (size_t i = 0; i < exclusion->where.count; i++)
-		if (!condition_holds(exclusion->where.items[i], device))
+		if (!declaration_condition_holds(exclusion->where.items[i], device))
 			return false;
 	return true;
 }
@@ -380,6 +382,14 @@ bool declaration_excludes(const struct declaration *declaration, const struct de
 		if (exclusion_holds(groups_get(&declaration->exclude, i), device))
 			return true;
 	return false;
+}
+
+bool declaration_leaves_out(const struct declaration *declaration, const struct device *device)
+{
+	for (size_t i = 0; i < declaration->where.count; i++)
+		if (!declaration_condition_holds(declaration->where.items[i], device))
+			return true;
+	return declaration_excludes(declaration, device);
 }
 
 const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id)

@@ -170,6 +170,7 @@ struct declaration {
 	char *user;            /* the user that the child runs as; NULL: the daemon's choice */
 	char *host_root;       /* see declaration_root() */
 	struct groups match;   /* entries of the driver's match table, any of which may match */
+	struct strings where;  /* "variable=pattern", all of which a device must match */
 	struct groups exclude; /* struct exclusion: devices left out */
 	struct groups cordon;  /* struct cordon: devices that are listed as unhealthy */
 	struct share share;
@@ -205,8 +206,15 @@ struct cordon {
 /* Whether the entry leaves the device out. Entries with `match` are left to scan_excludes(). */
 bool exclusion_holds(const struct exclusion *exclusion, const struct device *device);
 
-/* Whether the declaration leaves the device out. */
+/* Whether `exclude` leaves the device out; its variables may be missing. */
 bool declaration_excludes(const struct declaration *declaration, const struct device *device);
+
+/* Whether the condition "variable=pattern" holds: the device has the variable, and its value
+ * matches. */
+bool declaration_condition_holds(const char *condition, const struct device *device);
+
+/* Whether `exclude` or `where` leaves out the device, which has all its variables. */
+bool declaration_leaves_out(const struct declaration *declaration, const struct device *device);
 
 /* The cordon that applies to the id, or NULL. */
 const struct cordon *declaration_cordon(const struct declaration *declaration, const char *id);

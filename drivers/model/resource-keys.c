@@ -358,6 +358,14 @@ static const struct option declaration_options[] = {
 		.help = "Devices of the resource: all that match one of the entries.",
 	},
 	{
+		.key = "where",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct declaration, where),
+		.maximum = 255,
+		.check = check_condition,
+		.help = "Conditions \"VARIABLE=PATTERN\" on the variables of a device (\"model=*H100*\"), as in `exclude`; only devices that meet all of them belong to the resource. Use it to restrict a preset to one model.",
+	},
+	{
 		.key = "exclude",
 		.type = OPTION_GROUPS,
 		.offset = offsetof(struct declaration, exclude),

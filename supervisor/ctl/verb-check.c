@@ -53,17 +53,34 @@ static void check_devices(struct findings *findings, const json_t *resource)
 	}
 }
 
+/* Whether a note concerns a key that applies to no device: one file may be for many hosts. */
+static bool concerns_key(const char *text)
+{
+	static const char *const keys[] = { "where:", "exclude[", "cordon[", "share.devices[" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		if (startswith(text, keys[i]))
+			return true;
+	return false;
+}
+
 /* Only notes of the driver exec count: notes of others also concern ids, and devices that are left
  * out on purpose. */
 static void check_discovery(struct findings *findings, const json_t *resource)
 {
-	const json_t *notes = json_object_get(resource, "scan_notes");
+	const json_t *notes = json_object_get(resource, "scan_notes"), *text;
+	size_t i;
 
-	if (!streq(text_of(resource, "driver"), "exec") || json_array_size(notes) == 0)
+	if (!streq(text_of(resource, "driver"), "exec"))
 		return;
-	findings->undiscovered++;
-	note(findings, "%s: %s", text_of(resource, "name"),
-		json_string_value(json_array_get(notes, 0)));
+	json_array_foreach(notes, i, text)
+	{
+		if (concerns_key(json_string_value(text)))
+			continue;
+		findings->undiscovered++;
+		note(findings, "%s: %s", text_of(resource, "name"), json_string_value(text));
+		return;
+	}
 }
 
 static size_t count_problems(const struct findings *findings)

@@ -180,7 +180,7 @@ static size_t count_devices(const struct declaration *declaration, struct scan *
 	for (size_t i = 0; i < scan->n_devices; i++) {
 		struct device *device = scan->devices[i];
 
-		if (declaration_excludes(declaration, device))
+		if (declaration_leaves_out(declaration, device))
 			(void)device_unref(device);
 		else
 			scan->devices[kept++] = device;

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What users of other device plugins complain of, seen from the pod and the kubelet. docs/complaints.md says which test
 answers which complaint; that each does, and bears the complaint's number, is checked here, too."""
+import json
 import os
 import re
 import signal
 import stat
+import subprocess
 import time
 import unittest
 
-from node import NodeTest, path, static, until
+from node import NodeTest, path, program, static, until
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 PAGE = os.path.join(HERE, "../../docs/complaints.md")
@@ -100,6 +102,34 @@ class Complaints(NodeTest):
         got, error = self.node.pod("one", whole=2)
         self.assertIsNone(error)
         self.assertEqual({os.path.basename(d["host_path"]) for d in got["devices"]}, {"card0", "card1"})
+
+    def test_R9_a_resource_for_each_model(self):
+        """One file for nodes with different cards: `where` restricts a resource, and a changed one takes no device from a pod."""
+        with open(self.node.path("cards.json"), "w") as file:
+            json.dump({"version": 1, "devices": [{"id": name, "properties": {"MODEL": model}} for name, model in (
+                ("a", "small"), ("b", "large"), ("c", "large 2"), ("d", "other"))]}, file)
+
+        def card(name, pattern):
+            return (f'{{ name = "vendor.example/{name}"; driver = "exec"; match = ( {{ command = [ "/bin/cat", '
+                    f'"{self.node.path("cards.json")}" ]; }} ); where = "property:MODEL={pattern}"; }}')
+
+        self.serve(card("small", "small"), card("large", "large*"), card("none", "[0-9]*"))
+        self.node.await_allocatable(small=1, large=2, none=0)
+        until(lambda: 'where: no device has "property:MODEL=[0-9]*": a has "property:MODEL=small"' in
+              self.node.resource("vendor.example/none")["scan_notes"], "the reason of the resource without devices")
+        # Nothing is wrong with it, because other nodes have such a card.
+        check = [program("devplugctl"), "-c", self.node.config, "check"]
+        until(lambda: subprocess.run(check, capture_output=True, text=True, timeout=60).stdout ==
+              "3 resources, 3 devices: no problem\n", "no problem to be found")
+        got, _ = self.node.pod("one", small=1)
+        self.assertEqual(got["resources"]["vendor.example/small"], ["a"])
+        pid = self.node.resource("vendor.example/small")["pid"]
+        self.node.configure(card("small", "other"), card("large", "large*"))
+        self.node.reload()
+        self.node.await_allocatable(small=1, large=2)
+        until(lambda: {device["id"]: device["health"] for device in self.node.resource("vendor.example/small")["devices"]} ==
+              {"a": "Unhealthy", "d": "Healthy"}, "the device of the pod to stay listed")
+        self.assertEqual(self.node.resource("vendor.example/small")["pid"], pid)
 
     def test_R9_devices_of_one_resource_are_shared_by_different_numbers(self):
         self.serve('{ name = "vendor.example/gpu"; driver = "static"; match = ( "big-0", "big-1", "small-0", "old" ); '

@@ -409,7 +409,7 @@ static void test_one_broken_resource(void **state)
 	} cases[] = {
 		{ "name = \"v.e/x\";\ndriver = \"path\";\nmatch = \"/dev/x\";\nzork = 1;",
 			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, preset, driver, "
-			"enabled, overlap, topology, prefer, registration, serve, dra, user, host_root, match, exclude, cordon, share, "
+			"enabled, overlap, topology, prefer, registration, serve, dra, user, host_root, match, where, exclude, cordon, share, "
 			"container, cdi_spec, health, allocate, prestart" },
 		{ "", "resource: name: is missing" },
 		{ "name = ",

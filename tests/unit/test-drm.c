@@ -628,6 +628,9 @@ static void test_unused_rules(void **state)
 		"exclude[1] leaves out no device: 0000:03:00.0 has \"vendor=0x8086\"\n");
 	expect_explained(DRM "exclude = ( { where = \"driver=nouveau\"; } );",
 		"exclude[0] leaves out no device: 0000:03:00.0 has \"driver=xe\"\n");
+	expect_explained(DRM "where = ( \"vendor=0x8086\", \"driver=x?\" );", "");
+	expect_explained(DRM "where = \"vendor=8086\";",
+		"where: no device has \"vendor=8086\": 0000:03:00.0 has \"vendor=0x8086\"\n");
 	expect_explained(DRM "exclude = ( { match = ( { vendor = 8086; } ); } );",
 		"exclude[0].match[0] leaves out none of 2 GPUs: vendor refused 2 (0000:03:00.0 has 0x8086: write "
 		"0x)\n");

@@ -63,6 +63,17 @@ static void test_excluded(void **state)
 		"0000:3b:02.1 is not listed any more: `exclude` leaves it out");
 }
 
+static void test_where(void **state)
+{
+	start(NET "( { functions = \"0-1\"; } ); where = \"interface=e*\";");
+	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 ");
+	unplant_interface(BRIDGE "/0000:3b:02.1", "ens785f0v1");
+	plant_interface(BRIDGE "/0000:3b:02.1", "wan1", 1);
+	RUN_UNTIL(*loss_of("0000:3b:02.1"));
+	assert_string_equal(loss_of("0000:3b:02.1"),
+		"0000:3b:02.1 is not listed any more: `where` leaves it out");
+}
+
 static void test_removed(void **state)
 {
 	start(NET "( { functions = \"0\"; }, { type = \"interface\"; interface = \"vcan*\"; } );");
@@ -94,6 +105,7 @@ int main(void)
 			test_renamed_interface, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_default_route, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_excluded, net_setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_where, net_setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_removed, net_setup, inventory_teardown),
 	};
 

@@ -143,3 +143,18 @@ int preset_resource_name(const char *path, char **ret, struct error *error)
 {
 	return read_comment(path, "Resource name: ", ret, error);
 }
+
+int preset_describe(const char *name, char **ret_path, char **ret_summary, struct error *error)
+{
+	_cleanup_free_ char *path = NULL;
+	int r;
+
+	r = preset_find(name, &path, error);
+	if (r < 0)
+		return r;
+	r = preset_summary(path, ret_summary, error);
+	if (r < 0)
+		return r;
+	*ret_path = TAKE_PTR(path);
+	return 0;
+}

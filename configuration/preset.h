@@ -25,3 +25,6 @@ int preset_summary(const char *path, char **ret, struct error *error);
  * NAME" at the beginning of the file (malloc'ed), empty if there is none. Returns as
  * preset_summary(). */
 int preset_resource_name(const char *path, char **ret, struct error *error);
+
+/* Both of these, of the preset with that name. */
+int preset_describe(const char *name, char **ret_path, char **ret_summary, struct error *error);

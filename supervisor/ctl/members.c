@@ -32,3 +32,10 @@ json_t *add_clean_texts(json_t *to, const json_t *from, const char *const *keys)
 		(void)json_object_set_new(to, *keys, clean_text_of(from, *keys));
 	return to;
 }
+
+int print_document(const json_t *root, struct error *error)
+{
+	if (!root || json_dumpf(root, stdout, JSON_INDENT(2)) < 0 || puts("") < 0)
+		return error_set(error, -EIO, "cannot write the document");
+	return 0;
+}

@@ -85,6 +85,9 @@ int command_dra(const struct command_line *line);
  * filled. */
 int command_line_runtime_dir(const struct command_line *line, char **ret, struct error *error);
 
+/* Prints the error on stderr if r is negative. Returns the exit status: success only if r is 0. */
+int finish_command(int r, const struct error *error);
+
 /* Adds to the error of a request the remedy, if there is one: that it needs root, or the nearest
  * name of a resource. `resource` may be NULL. */
 void request_explain(const struct command_line *line, const char *resource, struct error *error);

@@ -284,6 +284,17 @@ static int take_enabled(struct config *config)
 	return 0;
 }
 
+const struct declaration *config_disabled(const struct config *config, size_t index)
+{
+	for (size_t i = 0; i < config->declared.count; i++) {
+		const struct declaration *declaration = groups_get(&config->declared, i);
+
+		if (declaration->name && index-- == 0)
+			return declaration;
+	}
+	return NULL;
+}
+
 /* Fills in the default for a path below the kubelet's root directory. */
 static int follow_root(const struct kubelet_config *kubelet, const char *below, char **path)
 {

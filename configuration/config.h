@@ -131,6 +131,9 @@ DEFINE_CLEANUP(struct config *, config_free)
 /* The enabled resource of that name, or NULL. `config` may be NULL. */
 const struct resource_config *config_find(const struct config *config, const char *name);
 
+/* A resource that is not enabled, or NULL if there are not so many: `index` counts from 0. */
+const struct declaration *config_disabled(const struct config *config, size_t index);
+
 /* Keep a resource's configuration, and the configuration that contains it, while it is still
  * applied. The second returns NULL; both take NULL. Not for several threads. */
 const struct resource_config *resource_config_ref(const struct resource_config *resource);

@@ -99,7 +99,10 @@ static const struct driver_variable drm_variables[] = {
 	{ .name = "card", .help = "Path of the GPU's card node." },
 	{ .name = "render", .help = "Path of the GPU's render node." },
 	{ .name = "vendor", .help = "PCI vendor, such as 0x1002.", .permanent = true },
-	{ .name = "device", .help = "PCI device number, such as 0x74a1.", .permanent = true },
+	{ .name = "device",
+		.help = "PCI device number, such as 0x74a1.",
+		.permanent = true,
+		.names_model = true },
 	{ .name = "driver", .help = "Driver in the kernel.", .permanent = true },
 	{ .name = "memory",
 		.help = "Bytes of an AMD GPU's own memory, unless it is partitioned.",
@@ -107,7 +110,8 @@ static const struct driver_variable drm_variables[] = {
 		.capacity = true },
 	{ .name = "partition",
 		.help = "Partitioning mode of an AMD GPU, such as cpx_nps4.",
-		.permanent = true },
+		.permanent = true,
+		.names_model = true },
 	{ 0 },
 };
 

@@ -29,6 +29,7 @@ struct driver_variable {
 	const char *attribute;    /* its name there; NULL: as here */
 	enum attribute_type type; /* and its type */
 	bool capacity;            /* it is a capacity there, not an attribute */
+	bool names_model;         /* devices of different models have different values */
 };
 
 /* The context of a driver with a state. */

@@ -148,7 +148,7 @@ static const struct driver_variable nvidia_variables[] = {
 		.permanent = true,
 		.attribute = "parentUUID" },
 	{ .name = "minor", .help = "N of /dev/nvidiaN." },
-	{ .name = "model", .help = "Name of the model.", .permanent = true },
+	{ .name = "model", .help = "Name of the model.", .permanent = true, .names_model = true },
 	{ .name = "driver_version",
 		.help = "Version of NVIDIA's kernel driver.",
 		.permanent = true,

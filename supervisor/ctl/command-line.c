@@ -36,6 +36,8 @@ static const struct argument arguments[] = {
 		"serving (default), healthy=N or free=N" },
 	{ "timeout", "SECONDS", 0, ARGUMENT_TIMEOUT, MEMBER(timeout),
 		"The time limit, 300 by default" },
+	{ "resources", NULL, 0, ARGUMENT_RESOURCES, MEMBER(resources),
+		"Print only the resources that the configuration lacks" },
 	{ "list", NULL, 0, ARGUMENT_LIST, MEMBER(list), "List the cordons" },
 	{ "containers", NULL, 0, ARGUMENT_CONTAINERS, MEMBER(containers),
 		"Check what running containers can open" },

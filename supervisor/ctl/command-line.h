@@ -22,6 +22,7 @@ enum {
 	ARGUMENT_FORCE = 1 << 8,
 	ARGUMENT_CONTAINERS = 1 << 9,
 	ARGUMENT_DUMP_TREE = 1 << 10,
+	ARGUMENT_RESOURCES = 1 << 11,
 };
 
 /* A command either shows the daemon's state or runs. */

@@ -37,8 +37,11 @@ const struct command commands[] = {
 	{ "presets", "[PRESET]", "List the presets, or print one", NULL, NULL, command_presets,
 		ARGUMENT_JSON, 0, 1, NULL },
 	{ "discover", "[PRESET]", "Scan this host with the presets, print a configuration",
-		"With --dump-tree, the files that the scan reads, without serial numbers.", NULL,
-		command_discover, ARGUMENT_JSON | ARGUMENT_ROOT | ARGUMENT_DUMP_TREE, 0, 1, NULL },
+		"With --dump-tree, the files that the scan reads, without serial numbers. With\n"
+		"--resources, only resources for the devices that no resource of the file has.",
+		NULL, command_discover,
+		ARGUMENT_JSON | ARGUMENT_ROOT | ARGUMENT_DUMP_TREE | ARGUMENT_RESOURCES, 0, 1,
+		NULL },
 	{ "preview", "RESOURCE [IDS]", "Show what a resource of the file finds and passes", NULL,
 		NULL, command_preview, ARGUMENT_JSON | ARGUMENT_ROOT | ARGUMENT_ALLOCATE, 1, 2,
 		"a resource" },

@@ -29,6 +29,7 @@ struct command_line {
 	bool json;
 	bool allocate; /* programs of Allocate are run */
 	bool follow, list, force;
+	bool resources;  /* only what the configuration lacks */
 	bool containers; /* what they can open is checked */
 	bool dump_tree;  /* print the files that are read */
 };
@@ -36,7 +37,8 @@ struct command_line {
 /* Lists the presets, or prints the file of one. */
 int command_presets(const struct command_line *line);
 
-/* Prints, ready to be pasted, a resource for each preset (or the one) that finds devices. */
+/* Prints, ready to be pasted, a resource for each preset (or the one) that finds devices, or only
+ * those that the configuration lacks. */
 int command_discover(const struct command_line *line);
 
 /* Prints the devices that a resource of the file would find, and the answer for a container. */

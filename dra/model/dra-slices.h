@@ -64,6 +64,6 @@ json_t *dra_slice_object(
 /* The class by which pods ask for a resource. NULL if memory is short. */
 json_t *dra_class_object(const char *driver, const char *resource);
 
-/* Reads the document of a resource's process. Returns its devices (a new reference), or NULL if the
- * document is missing or invalid. */
+/* Reads the document of a resource's process. Returns its devices (a new reference), without what
+ * slices do not depend on, or NULL if the document is missing or invalid. */
 json_t *dra_devices_read(const char *text, size_t size);

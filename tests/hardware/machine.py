@@ -31,7 +31,8 @@ def root_port(name, bus, number, address):
 
 
 def drive(name, image):
-    return ["-drive", f"file=/mnt/{image}.img,if=none,id={name},format=raw,cache=unsafe"]
+    """A disk that outlives the device that uses it."""
+    return ["-blockdev", f"driver=raw,node-name={name},cache.no-flush=on,file.driver=file,file.filename=/mnt/{image}.img"]
 
 
 def serial(name, port, number):
@@ -39,9 +40,10 @@ def serial(name, port, number):
 
 
 BOARD = [
-    "-name", "devplugd", "-smp", "2,sockets=2,cores=1", "-m", "2560M,slots=8,maxmem=16G",
+    # One processor: on a busy computer, two emulated ones wait for each other.
+    "-name", "devplugd", "-smp", "1", "-m", "2560M,slots=8,maxmem=16G",
     "-object", "memory-backend-ram,id=m0,size=1280M", "-object", "memory-backend-ram,id=m1,size=1280M",
-    "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,cpus=1,memdev=m1",
+    "-numa", "node,nodeid=0,cpus=0,memdev=m0", "-numa", "node,nodeid=1,memdev=m1",
     "-nodefaults", "-display", "none", "-no-user-config", "-rtc", "base=utc", "-no-reboot",
     "-kernel", "/mnt/vmlinuz", "-initrd", "/mnt/initrd",
     "-serial", "file:/mnt/console.log", "-qmp", "unix:/mnt/qmp.sock,server,nowait",
@@ -57,7 +59,7 @@ BOARD = [
     *(word for i in range(3) for word in ("-device", root_port(f"n1{'abc'[i]}", "pxb1", 20 + i, f"{i}.0"))),
     # Empty slots.
     *(word for i in range(3) for word in ("-device", root_port(f"hp{i}", "pcie.0", 30 + i, f"0{6 + i}.0"))),
-    *(word for i in range(3) for word in ("-netdev", f"hubport,id=h{i},hubid=0")),
+    *(word for i in range(4) for word in ("-netdev", f"hubport,id=h{i},hubid=0")),
     *drive("nv0", "nvme0"), *drive("nv1", "nvme1"), "-device", "nvme-subsys,id=sub0,nqn=subsystem0",
 ]
 
@@ -90,7 +92,7 @@ CARDS = [
     "-device", "nvdimm,id=nvdimm0,memdev=pmem,node=1,label-size=2M",
     "-chardev", "socket,id=tpm,path=/mnt/tpm.sock", "-tpmdev", "emulator,id=tpm0,chardev=tpm", "-device", "tpm-crb,tpmdev=tpm0",
     "-device", "nec-usb-xhci,id=xhci,bus=pcie.0,addr=14.0,p2=8,p3=8",
-    *(word for i in range(4) for word in ("-chardev", f"null,id=us{i}")),
+    *(word for i in range(5) for word in ("-chardev", f"null,id=us{i}")),
     "-device", "usb-hub,id=hub0,bus=xhci.0,port=1", "-device", "usb-tablet,id=tablet0,bus=xhci.0,port=3",
     "-device", "usb-audio,id=audio0,bus=xhci.0,port=4,audiodev=snd", "-device", "usb-ccid,id=ccid0,bus=xhci.0,port=5",
     *drive("stick", "stick"), "-device", "usb-storage,id=stick0,bus=xhci.0,port=1.3,drive=stick,serial=STICK0",

@@ -13,10 +13,11 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import expected
-from machine import Failure, Machine, until
+from machine import ADAPTERS, Failure, Machine, until
 
 KUBELET = ("--state-dir", "/var/lib/devplug-kubelet")
 PCI = "/sys/bus/pci/devices"
+USB_DEVICES = "/sys/bus/usb/devices"
 IGB = "0000:41:00.0"
 machine = None
 
@@ -246,10 +247,13 @@ class Functions(Test):
         address = "0000:82:00.0"
         ids = self.healthy("pci.example/nvme")
         self.assertIn(address, ids)
-        self.write(f"{PCI}/{address}/sriov_numvfs", "1")
         self.addCleanup(self.await_healthy, "pci.example/nvme", ids)
+        self.admit("holder", "pci.example/nvme", len(ids))
+        self.write(f"{PCI}/{address}/sriov_numvfs", "1")
         self.addCleanup(machine.call, "write", f"{PCI}/{address}/sriov_numvfs", "0")
-        until(lambda: address not in self.healthy("pci.example/nvme"), lambda: self.explain("pci.example/nvme"))
+        self.await_reason("pci.example/nvme", address, "virtual function")
+        self.end("holder")
+        until(lambda: address not in self.devices("pci.example/nvme"), lambda: self.explain("pci.example/nvme"))
 
     def unplug(self, name, address):
         machine.qmp("device_del", id=name)
@@ -279,6 +283,27 @@ class Functions(Test):
         self.admit("meanwhile", "pci.example/nvme")
         until(lambda: machine.call("real", [f"{PCI}/{address}/driver"])[f"{PCI}/{address}/driver"], "the end of the probe")
         self.assertEqual({resource["name"]: resource["restarts"] for resource in ctl("status")["resources"]}, restarts)
+
+
+    def test_card_with_vdpa(self):
+        """vhost_vdpa makes a node for the card, but neither a class nor an event."""
+        before = set(machine.call("find", [f"{PCI}/*"]))
+        machine.do("modprobe", "-a", "vp_vdpa", "vhost_vdpa")
+        machine.qmp("device_add", driver="virtio-net-pci", id="vdpa0", bus="hp1", netdev="h3", romfile="")
+        new = until(lambda: set(machine.call("find", [f"{PCI}/*"])) - before, "a PCI function")
+        address = os.path.basename(new.pop())
+        self.addCleanup(self.unplug, "vdpa0", address)
+        machine.do("udevadm", "settle", "--timeout=600")
+        self.bind(address, "vp-vdpa")
+        for name in ("first", "second"):
+            machine.do("vdpa", "dev", "add", "name", name, "mgmtdev", f"pci/{address}")
+            self.await_healthy("pci.example/vdpa", [address])
+            nodes = machine.call("find", ["/dev/vhost-vdpa-*"])
+            ids, container = self.admit(name, "pci.example/vdpa")
+            self.assertEqual((ids, [node["host_path"] for node in container["devices"]]), ([address], nodes))
+            self.end(name)
+            machine.do("vdpa", "dev", "del", name)
+            self.await_healthy("pci.example/vdpa", [])
 
 
 class Interfaces(Test):
@@ -338,6 +363,15 @@ class Usb(Test):
         self.plug("us0", "1.1", "AAAA")
         self.await_healthy("usb.example/adapter", ids)
 
+    def test_serial_driver_is_unbound(self):
+        """Without a driver, an adapter has none of the nodes that are asked for."""
+        ids, name = self.healthy("usb.example/port"), f"{USB_DEVICES}/1-1.1:1.0"
+        self.addCleanup(self.await_healthy, "usb.example/port", ids)
+        interface = os.path.basename(name)
+        self.write(f"{name}/driver/unbind", interface)
+        self.addCleanup(self.write, "/sys/bus/usb/drivers_probe", interface)
+        until(lambda: len(self.healthy("usb.example/port")) == len(ids) - 1, lambda: self.explain("usb.example/port"))
+
     def test_udev_is_stopped(self):
         ids, name = self.healthy("usb.example/adapter"), self.adapter("AAAA")
         units = ("systemd-udevd-control.socket", "systemd-udevd-kernel.socket", "systemd-udevd.service")
@@ -348,21 +382,99 @@ class Usb(Test):
         self.plug("us0", "1.1", "AAAA")
         self.await_healthy("usb.example/adapter", ids)
 
+    def test_hub_is_unplugged(self):
+        """A hub with three devices. They appear again one after the other."""
+        resources = ("usb.example/adapter", "usb.example/port", "usb.example/stick", "sysfs.example/tty", "sysfs.example/disk")
+        ids = {resource: self.healthy(resource) for resource in resources}
+        self.unplug("hub0")
+        for resource, count in zip(resources, (2, 2, 0, 2, len(ids["sysfs.example/disk"]) - 1)):
+            until(lambda: len(self.healthy(resource)) == count, lambda: self.explain(resource))
+        self.add(driver="usb-hub", id="hub0", bus="xhci.0", port="1")
+        self.add(driver="usb-storage", id="stick0", bus="xhci.0", port="1.3", drive="stick", serial="STICK0")
+        self.plug("us1", "1.2", "BBBB")
+        self.plug("us0", "1.1", "AAAA")
+        for resource in resources:
+            self.await_healthy(resource, ids[resource])
+
+    def test_node_of_a_held_adapter(self):
+        """The next adapter gets the node of one that a pod has, and is not given to another pod meanwhile."""
+        resource = "sysfs.example/tty"
+        ids = self.healthy(resource)
+        held, container = self.admit("holder", resource)
+        path = container["devices"][0]["host_path"]
+        node = machine.call("look", [path])[path][2]
+        folder = next(folder for _, name, folder in machine.call("nodes", "/sys/devices") if name == node)
+        name, port, number = next(adapter for adapter in ADAPTERS if f"/1-{adapter[1]}:1.0/" in folder)
+        self.unplug(name)
+        self.await_reason(resource, held[0], "")
+        self.plug("us4", "7", "CCCC")
+        until(lambda: machine.call("find", [node]), node)
+        new = until(lambda: set(self.devices(resource)) - set(ids), lambda: self.explain(resource)).pop()
+        self.await_reason(resource, new, f'a pod with device "{held[0]}"')
+        self.end("holder")
+        self.await_healthy(resource, set(ids) - set(held) | {new})
+        self.unplug("us4")
+        self.plug(name, port, number)
+        self.await_healthy(resource, ids)
+
+    def test_udev_rule_changes_permissions(self):
+        """What udev lets users of the host do with a node is not what a container may do with it."""
+        resource, rule = "preset.example/serial", "/etc/udev/rules.d/90-permissions.rules"
+        ids = self.healthy(resource)
+
+        def apply():
+            machine.do("udevadm", "control", "--reload")
+            machine.do("udevadm", "trigger", "--settle", "--subsystem-match=tty")
+        self.write(rule, 'SUBSYSTEM=="tty", KERNEL=="ttyUSB*", MODE="0000"')
+        self.addCleanup(apply)
+        self.addCleanup(machine.do, "rm", rule)
+        apply()
+        self.assertEqual(set(machine.do("sh", "-c", "stat -c %a /dev/ttyUSB*").split()), {"0"})
+        self.unplug("us1")
+        until(lambda: len(self.healthy(resource)) == len(ids) - 1, lambda: self.explain(resource))
+        self.plug("us1", "1.2", "BBBB")
+        self.await_healthy(resource, ids)
+        _, container = self.admit("permissions", resource)
+        self.assertEqual([node["permissions"] for node in container["devices"]], ["rw"])
+
     def unplug(self, name):
         machine.qmp("device_del", id=name)
 
     def plug(self, name, port, number):
+        self.add(driver="usb-serial", id=name, bus="xhci.0", port=port, chardev=name, serial=number, **{"always-plugged": True})
+
+    def add(self, **device):
         def is_added():
             try:
-                machine.qmp("device_add", driver="usb-serial", id=name, bus="xhci.0", port=port, chardev=name, serial=number,
-                            **{"always-plugged": True})
+                machine.qmp("device_add", **device)
             except Failure as failure:
                 # A device that is being removed keeps its name and its port for a moment.
                 if "uplicate" not in str(failure) and "in use" not in str(failure):
                     raise
                 return False
             return True
-        until(is_added, f"{name} in port {port}")
+        until(is_added, str(device))
+
+
+class Modules(Test):
+    """Kernel modules are unloaded and loaded again."""
+
+    def test_cameras(self):
+        resource = "sysfs.example/camera"
+        ids = self.healthy(resource)
+        machine.do("udevadm", "settle", "--timeout=600")
+        machine.do("modprobe", "-r", "vivid")
+        self.await_healthy(resource, [])
+        machine.do("modprobe", "vivid", "n_devs=2")
+        self.await_healthy(resource, ids)
+
+    def test_watchdog(self):
+        resource = "preset.example/watchdog"
+        ids = self.healthy(resource)
+        machine.do("modprobe", "-r", "i6300esb")
+        until(lambda: len(self.healthy(resource)) == len(ids) - 1, lambda: self.explain(resource))
+        machine.do("modprobe", "i6300esb")
+        self.await_healthy(resource, ids)
 
 
 class Memory(Test):
@@ -382,9 +494,32 @@ class Memory(Test):
         self.await_healthy("preset.example/pmem", ids)
 
 
+class Unit(Test):
+    """The sandbox of the installed unit."""
+
+    def serving(self):
+        """All resources, once the kubelet is served with each of them."""
+        resources = ctl("status")["resources"]
+        return all(resource["state"] == "serving" for resource in resources) and resources
+
+    def test_processes_are_confined(self):
+        users = set()
+        resources = until(self.serving, lambda: machine.run("devplugctl", "status")[1])
+        processes = {resource["name"]: resource["pid"] for resource in resources}
+        for name, text in machine.call("read", [f"/proc/{pid}/status" for pid in processes.values()]).items():
+            fields = {key: value.split() for key, _, value in (line.partition(":") for line in text.splitlines())}
+            self.assertEqual({key: fields[key] for key in ("CapInh", "CapPrm", "CapEff", "CapAmb")},
+                             dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapAmb"), ["0" * 16]), name)
+            self.assertEqual((fields["NoNewPrivs"], fields["Seccomp"], fields["Groups"]), (["1"], ["2"], []), name)
+            user, = set(fields["Uid"] + fields["Gid"])
+            users.add(user)
+        self.assertNotIn("0", users)
+        self.assertEqual(len(users), len(processes))
+
+
 SHORT = ("Inventory", "Functions.test_number_of_virtual_functions_changes", "Functions.test_free_function_moves_to_vfio_and_back",
          "Usb.test_adapter_keeps_its_id_in_another_port")
-ALL = ("Inventory", "Functions", "Interfaces", "Usb", "Memory")
+ALL = ("Inventory", "Functions", "Interfaces", "Usb", "Memory", "Modules", "Unit")
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--cache", required=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The container images: the pod of the DaemonSet with the one for this processor, with device plugins and with DRA, and the contents of the other one.
+"""The container images: the pod of the DaemonSet with device plugins and with DRA, with the image for this processor, and the contents of
+the other one.
 
 Usage: container.py BIN_FOLDER WORK_FOLDER IMAGE [IMAGE_FOR_ARM64]. Exit status 77: podman cannot run containers here.
 """
@@ -8,6 +9,7 @@ import sys
 import architecture
 import dra_pod
 import pod
+import promises
 from waiting import Failure
 
 
@@ -30,14 +32,21 @@ def run(tested, steps):
 
 
 def main():
-    arguments, other = sys.argv[1:4], sys.argv[4:]
+    (bin_folder, work, image), other = sys.argv[1:4], sys.argv[4:]
     for kind, steps in ((pod.Pod, pod.steps), (dra_pod.DraPod, dra_pod.steps)):
-        status = run(kind(*arguments), steps)
+        status = run(kind(bin_folder, work, image), steps)
         if status != 0:
             return status
-    for image in other:
-        print("the image for arm64", flush=True)
-        architecture.examine(pod.Pod(*arguments).do, image)
+    do = pod.Podman(work).do
+    try:
+        for foreign in other:
+            print("the image for arm64", flush=True)
+            architecture.examine(do, foreign)
+        print("the promises of DRA in the image", flush=True)
+        promises.run_tests(do, image, bin_folder, work)
+    except Failure as failure:
+        print(f"FAILED: {failure}", file=sys.stderr)
+        return 1
     print("all passed")
     return 0
 

@@ -52,19 +52,9 @@ def pod_of(daemonset, name, image, scratch):
     return pod, probes
 
 
-class Pod:
-    NETWORK = "none"
-
-    def __init__(self, bin_folder, work, image):
-        self.bin, self.work, self.image = bin_folder, work, image
-        self.scratch = tempfile.mkdtemp(prefix="devplugd-pod.")
-        # What it would be to a kubelet's pod.
-        os.chmod(self.scratch, 0o755)
-        self.plugins = os.path.join(self.scratch, "device-plugins")
-        os.mkdir(self.plugins)
-        self.kubelet = None
-        # podman puts the name of the pod before that of the container.
-        self.name, self.container = "pod-1", "pod-1-devplugd"
+class Podman:
+    def __init__(self, work):
+        self.work = work
 
     def podman(self, *words):
         return subprocess.run(["podman", "--root", self.work + "/storage", "--runroot", self.work + "/run",
@@ -74,6 +64,22 @@ class Pod:
         result = self.podman(*words)
         check(result.returncode == 0, f"podman {' '.join(words)}: {result.stdout}{result.stderr}")
         return result.stdout
+
+
+class Pod(Podman):
+    NETWORK = "none"
+
+    def __init__(self, bin_folder, work, image):
+        super().__init__(work)
+        self.bin, self.image = bin_folder, image
+        self.scratch = tempfile.mkdtemp(prefix="devplugd-pod.")
+        # What it would be to a kubelet's pod.
+        os.chmod(self.scratch, 0o755)
+        self.plugins = os.path.join(self.scratch, "device-plugins")
+        os.mkdir(self.plugins)
+        self.kubelet = None
+        # podman puts the name of the pod before that of the container.
+        self.name, self.container = "pod-1", "pod-1-devplugd"
 
     def ask_kubelet(self, *words):
         return subprocess.run([os.path.join(self.bin, "devplug-kubelet"), *words, "--state-dir", self.scratch + "/kubelet"],

@@ -268,7 +268,7 @@ def restarted(pod):
     os.kill(int(before), signal.SIGKILL)
     until(lambda: pod.do("inspect", "--format", "{{.State.Pid}}", pod.container).strip() not in ("0", before.strip()),
           lambda: "the container to be restarted: " + pod.podman("ps", "-a", "--pod").stdout)
-    pod.allocatable(full=5, token=2)
+    pod.allocatable(full=5, token=2, zero=1)
 
 
 @step

@@ -92,10 +92,10 @@ class Moves(DraPodTest):
         self.api.release(claim)
 
     def warning(self, *words):
-        """What --diff prints and the reload logs about the pods of devices that are moved."""
-        text = self.run_tool("devplugd", "--diff").stderr
-        for word in ("between the device plugin and DRA", *words):
-            self.assertIn(word, text)
+        """What --diff prints and the reload logs about the pods of devices that are moved. A pod that the kubelet does not
+        report yet has only its UID there."""
+        words = ["between the device plugin and DRA", *words]
+        until(lambda: all(word in self.run_tool("devplugd", "--diff").stderr for word in words), f"{words} to be printed")
 
     def check_to_dra(self, reload):
         self.begin(self.resource("gpu"))

@@ -20,8 +20,8 @@ enum cluster_type {
 			     memfd with JSON, if the claim is prepared, see
 			     supervisor/books/dra-claim.h. Neither: PREPARE named no devices, and
 			     the claim is not known */
-	CLUSTER_HELD, /* [fd] sealed memfd with JSON, by name of the device: {"resource", "id"} of
-			 each device that a claim holds; replaces the one before */
+	CLUSTER_HELD, /* [fd] sealed memfd with JSON, by name of the device: {"driver", "resource",
+			 "id"} of each device that a claim holds; replaces the one before */
 	CLUSTER_LOOK_UP, /* [number, fd] sealed memfd with JSON: an array of claims, each {"uid",
 			    "namespace", "name"}, to be read from the API server */
 	/* devplugd-cluster to supervisor */

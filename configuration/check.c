@@ -220,13 +220,13 @@ static int check_claims(const struct config *config, struct report *report)
 	return report_conflicts(config, &claims, report);
 }
 
-/* The first resource that needs the driver is named. */
+/* The first resource that needs a driver is named. */
 static void check_dra_driver(const struct config *config, struct report *report)
 {
-	for (size_t i = 0; i < config->declared.count && !config->dra.driver; i++) {
+	for (size_t i = 0; i < config->declared.count; i++) {
 		const struct declaration *declaration = groups_get(&config->declared, i);
 
-		if (declaration->serve == SERVE_DRA) {
+		if (declaration->serve == SERVE_DRA && !config_driver(config, declaration)) {
 			complain(report, declaration, "serve",
 				"is \"dra\", which needs a driver's name at the top of the file: dra "
 				"= { driver = \"devices.vendor.example\"; };");
@@ -237,14 +237,15 @@ static void check_dra_driver(const struct config *config, struct report *report)
 
 static void check_own_names(const struct config *config, struct report *report)
 {
-	for (size_t i = 0; i < config->declared.count && config->dra.driver; i++) {
+	for (size_t i = 0; i < config->declared.count; i++) {
 		const struct declaration *declaration = groups_get(&config->declared, i);
 		const struct groups *attributes = &declaration->dra.attributes;
+		const char *driver = config_driver(config, declaration);
 
-		for (size_t k = 0; k < attributes->count; k++) {
+		for (size_t k = 0; driver && k < attributes->count; k++) {
 			const struct declared_attribute *attribute = groups_get(attributes, k);
 
-			if (attribute->name && attribute_is_of(attribute->name, config->dra.driver))
+			if (attribute->name && attribute_is_of(attribute->name, driver))
 				complain(report, declaration, "dra.attributes",
 					"has \"%s\", whose domain is the DRA driver's: write \"%s\"",
 					attribute->name, strchr(attribute->name, '/') + 1);

@@ -129,6 +129,11 @@ DEFINE_CLEANUP(struct config *, config_free)
 #define _cleanup_config_ _cleanup_(config_freep)
 
 /* The enabled resource of that name, or NULL. `config` may be NULL. */
+/* The DRA driver of a resource with these settings: its own, or else the default; NULL: none has a
+ * name. And that of a resource that is served by DRA; NULL: it is not. */
+const char *config_driver(const struct config *config, const struct declaration *declaration);
+const char *resource_config_driver(const struct resource_config *resource);
+
 const struct resource_config *config_find(const struct config *config, const char *name);
 
 /* A resource that is not enabled, or NULL if there are not so many: `index` counts from 0. */

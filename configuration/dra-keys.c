@@ -1,46 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Defines the keys of the group dra. They only have an effect while a resource sets serve = "dra".
+ * Defines the keys of the group dra, and the driver of each resource. They only have an effect
+ * while a resource sets serve = "dra".
  */
 #include "configuration/config.h"
+#include "drivers/model/dra-attribute.h"
 #include "drivers/model/form.h"
 
-/* k8s.io/api/resource/v1, DriverNameMaxLength. */
-#define DRIVER_NAME_MAX 63
 /* A node's name is a DNS subdomain. */
 #define NODE_NAME_MAX 253
-
-static bool is_subdomain(const char *name)
-{
-	for (const char *label = name;; label++) {
-		size_t length = strspn(label, "abcdefghijklmnopqrstuvwxyz0123456789-");
-
-		if (length == 0 || label[0] == '-' || label[length - 1] == '-')
-			return false;
-		label += length;
-		if (*label != '.')
-			return *label == '\0';
-	}
-}
-
-static int check_subdomain(const char *value, struct error *error)
-{
-	if (is_subdomain(value))
-		return 0;
-	return error_set(error, -EINVAL,
-		"must be a DNS name in lower case, such as \"devices.vendor.example\", not \"%s\"",
-		value);
-}
 
 static const struct option dra_options[] = {
 	{
 		.key = "driver",
 		.type = OPTION_STRING,
 		.offset = offsetof(struct dra_config, driver),
-		.maximum = DRIVER_NAME_MAX,
-		.check = check_subdomain,
+		.maximum = DRA_DRIVER_NAME_MAX,
+		.check = form_dns_name,
 		.help = "Name of the DRA driver: a DNS name in a domain of yours, such as "
-			"\"devices.vendor.example\", the same on all nodes of a cluster.",
+			"\"devices.vendor.example\", the same on all nodes of a cluster. A resource may "
+			"have another one.",
 	},
 	{
 		.key = "kubeconfig",
@@ -57,7 +36,7 @@ static const struct option dra_options[] = {
 		.type = OPTION_STRING,
 		.offset = offsetof(struct dra_config, node),
 		.maximum = NODE_NAME_MAX,
-		.check = check_subdomain,
+		.check = form_dns_name,
 		.help = "Name of the Node object. The default is the first of: the environment "
 			"variable NODE_NAME, the name in the kubelet's client certificate, the "
 			"host's name in lower case.",
@@ -82,3 +61,15 @@ const struct option_table config_dra_table = {
 	.options = dra_options,
 	.count = ARRAY_SIZE(dra_options),
 };
+
+const char *config_driver(const struct config *config, const struct declaration *declaration)
+{
+	return declaration->dra.driver ?: config->dra.driver;
+}
+
+const char *resource_config_driver(const struct resource_config *resource)
+{
+	return resource->registration == REGISTRATION_DRA
+		? config_driver(resource->config, &resource->declaration)
+		: NULL;
+}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which valid settings --check warns about: programs and paths that are missing on this
- * host, patterns that match nothing, and kinds of CDI that another program uses. The option tables
- * name these settings, so a driver's own keys are checked too.
+ * host, patterns that match nothing, and kinds of CDI and names of DRA drivers that another program
+ * uses. The option tables name these settings, so a driver's own keys are checked too.
  */
 #include "configuration/warnings.h"
 
@@ -13,6 +13,7 @@
 
 #include "common/accounts.h"
 #include "configuration/cdi-spec.h"
+#include "configuration/foreign-driver.h"
 #include "configuration/same-path.h"
 #include "configuration/shared-names.h"
 #include "drivers/model/condition.h"
@@ -254,6 +255,30 @@ static void check_kind(struct walk *walk, const struct cdi_files *files)
 			kind, file->path);
 }
 
+/* Each name once. */
+static void check_driver(struct walk *walk, const struct config *config, size_t number)
+{
+	const char *driver = resource_config_driver(&config->resources[number]);
+	const char *directory = config->kubelet.plugins_registry_dir;
+	const struct declaration *declaration = walk->declaration;
+	char name[NAME_MAX + 1];
+
+	for (size_t i = 0; i < number; i++) {
+		const char *other = resource_config_driver(&config->resources[i]);
+
+		if (driver && other && streq(driver, other))
+			return;
+	}
+	if (driver && foreign_driver_find(directory, driver, name))
+		(void)report_add(walk->report,
+			declaration->dra.driver ? &declaration->dra.origin : &config->dra.origin,
+			"dra.driver",
+			"another program registers the DRA driver \"%s\" with the kubelet, by the "
+			"socket %s/%s: of two, the kubelet uses the one that registered last, so "
+			"remove that program, or choose another name",
+			driver, directory, name);
+}
+
 static void on_shared_name(const struct shared_name *shared, void *userdata)
 {
 	const struct declaration *declaration = shared->declaration, *other = shared->other;
@@ -289,6 +314,7 @@ int config_warnings(const struct config *config, struct report *report)
 		check_probes(&walk);
 		check_kind(&walk, &files);
 		check_attributes(&walk);
+		check_driver(&walk, config, i);
 		check_options(&walk, &declaration_table, declaration, "");
 		report->context = NULL;
 	}

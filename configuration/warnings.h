@@ -10,6 +10,6 @@
 
 /* Adds a warning for each program or user that does not exist, pattern that matches only itself,
  * pair of mounts at one path, name that two resources give to different things, probe of a file
- * that does not exist for any device, and kind of CDI that a file of another program has. Returns 0
- * or -ENOMEM. */
+ * that does not exist for any device, and kind of CDI or name of a DRA driver that another program
+ * has. Returns 0 or -ENOMEM. */
 int config_warnings(const struct config *config, struct report *report);

@@ -9,21 +9,31 @@
 #include "common/json-read.h"
 #include "dra/model/dra-names.h"
 
-static int add_result(json_t *devices, const json_t *result, const char *pool, const json_t *names,
-	struct error *error)
+static const json_t *find_device(const struct dra_known *known, const char *name)
+{
+	const json_t *found = json_object_get(known->names, name);
+	const json_t *held = json_object_get(known->held, name);
+
+	if (!found && held && streq(text_of(held, "driver"), known->driver))
+		return held;
+	return found;
+}
+
+static int add_result(
+	json_t *devices, const json_t *result, const struct dra_known *known, struct error *error)
 {
 	const char *name = text_of(result, "device"), *request = text_of(result, "request");
 	_cleanup_free_ char *outer = strndup(request, strcspn(request, "/"));
-	const json_t *known = json_object_get(names, name);
+	const json_t *found = find_device(known, name);
 	json_t *device;
 
-	if (!names)
+	if (!known->names)
 		return error_set(error, -EAGAIN,
 			"devplugd has just started and does not know its devices yet");
-	if (!streq(text_of(result, "pool"), pool))
+	if (!streq(text_of(result, "pool"), known->pool))
 		return error_set(error, -EXDEV,
 			"device %s belongs to the pool %s, but the pool of this node is %s", name,
-			text_of(result, "pool"), pool);
+			text_of(result, "pool"), known->pool);
 	if (!outer || !dra_name_is_valid(outer, DRA_OBJECT_NAME_MAX))
 		return error_set(error, outer ? -EBADMSG : -ENOMEM,
 			"device %s was allocated for a request with the name \"%s\", which is not "
@@ -33,14 +43,14 @@ static int add_result(json_t *devices, const json_t *result, const char *pool, c
 		return error_set(error, -E2BIG,
 			"the claim contains more than %d devices of this driver; request fewer",
 			DRA_DEVICES_MAX);
-	if (!known)
+	if (!found)
 		return error_set(error, -ENODEV,
 			"device %s is not on this node any more, or its resource has not reported "
 			"it yet; if this lasts, delete the pod, so that another device is allocated",
 			name);
-	device = json_pack("{s:s, s:s, s:s, s:O, s:O, s:b}", "request", outer, "pool", pool, "name",
-		name, "resource", json_object_get(known, "resource"), "id",
-		json_object_get(known, "id"), "admin",
+	device = json_pack("{s:s, s:s, s:s, s:O, s:O, s:b}", "request", outer, "pool", known->pool,
+		"name", name, "resource", json_object_get(found, "resource"), "id",
+		json_object_get(found, "id"), "admin",
 		(int)json_is_true(json_object_get(result, "adminAccess")));
 	return json_array_append_new(devices, device) < 0
 		? error_set(error, -ENOMEM, "out of memory")
@@ -63,8 +73,8 @@ static int check_parameters(const json_t *config, const char *driver, struct err
 	return 0;
 }
 
-int dra_allocation_read(const json_t *claim, const char *uid, const char *driver, const char *pool,
-	const json_t *names, json_t **ret, struct error *error)
+int dra_allocation_read(const json_t *claim, const char *uid, const struct dra_known *known,
+	json_t **ret, struct error *error)
 {
 	const json_t *metadata = json_object_get(claim, "metadata");
 	const json_t *allocation = json_object_get(json_object_get(claim, "status"), "allocation");
@@ -87,14 +97,14 @@ int dra_allocation_read(const json_t *claim, const char *uid, const char *driver
 		return error_set(error, -EBADMSG,
 			"the API server sent a claim with the namespace \"%s\" and the name \"%s\", which are not both valid",
 			namespace, name);
-	r = check_parameters(json_object_get(granted, "config"), driver, error);
+	r = check_parameters(json_object_get(granted, "config"), known->driver, error);
 	if (r < 0)
 		return r;
 	json_array_foreach(results, i, result)
 	{
-		if (!streq(text_of(result, "driver"), driver))
+		if (!streq(text_of(result, "driver"), known->driver))
 			continue;
-		r = add_result(devices, result, pool, names, error);
+		r = add_result(devices, result, known, error);
 		if (r < 0)
 			return r;
 	}

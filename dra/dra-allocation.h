@@ -11,7 +11,15 @@
 
 #include "common/error.h"
 
+/* What a driver knows of devices. */
+struct dra_known {
+	const char *driver, *pool;
+	const json_t *names; /* as in struct dra_inventory; NULL: nothing yet */
+	const json_t *held;  /* as in struct dra_inventory_options. A claim that holds a device may
+			      * be prepared again after the resource got another driver. */
+};
+
 /* Makes the document for the supervisor (supervisor/books/dra-claim.h) from the claim with that
- * uid. `names`: as in struct dra_inventory. Returns 0, or negative errno with the error filled. */
-int dra_allocation_read(const json_t *claim, const char *uid, const char *driver, const char *pool,
-	const json_t *names, json_t **ret, struct error *error);
+ * uid. Returns 0, or negative errno with the error filled. */
+int dra_allocation_read(const json_t *claim, const char *uid, const struct dra_known *known,
+	json_t **ret, struct error *error);

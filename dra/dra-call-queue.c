@@ -6,7 +6,6 @@
  */
 #include "common/json-read.h"
 #include "common/sealed.h"
-#include "dra/dra-allocation.h"
 #include "dra/dra-call.h"
 #include "dra/dra-node.h"
 #include "dra/model/dra-names.h"
@@ -142,14 +141,14 @@ static void go_on(struct dra_calls *calls);
 static void take_claim(struct job *job, const struct dra_answer *answer)
 {
 	const struct dra_node_options *options = job->calls->options;
+	const struct dra_known known = options->get_known(options->userdata);
 	struct error error = { 0 };
 	json_t *claim = NULL;
 	int r;
 
-	r = answer->failure ? error_set(&error, -EIO, "cannot read the claim: %s", answer->failure)
-			    : dra_allocation_read(answer->body, claim_of(job)->uid, options->driver,
-				      options->pool(options->userdata),
-				      options->names(options->userdata), &claim, &error);
+	r = answer->failure
+		? error_set(&error, -EIO, "cannot read the claim: %s", answer->failure)
+		: dra_allocation_read(answer->body, claim_of(job)->uid, &known, &claim, &error);
 	job->stage = SEND;
 	json_decref(job->question);
 	job->question = claim;

@@ -8,6 +8,7 @@
 #include <systemd/sd-event.h>
 
 #include "common/control-cluster.h"
+#include "dra/dra-allocation.h"
 #include "dra/dra-api.h"
 
 struct dra_node;
@@ -15,14 +16,11 @@ struct dra_node;
 struct dra_node_options {
 	sd_event *event;
 	struct dra_api *api;
-	const char *driver;      /* outlives the node */
 	uint64_t number;         /* the driver's */
 	uint64_t *last_question; /* counts the questions to the supervisor of all drivers, so that
 				  * each answer has one taker; outlives the node */
 	uid_t supervisor_uid;    /* may call, as root may */
-	/* The names of devices as published, see struct dra_inventory. */
-	const json_t *(*names)(void *userdata);
-	const char *(*pool)(void *userdata);
+	struct dra_known (*get_known)(void *userdata);
 	void *userdata;
 };
 

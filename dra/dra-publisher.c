@@ -802,7 +802,8 @@ static void start_watch(struct dra_publisher *publisher)
 bool dra_publisher_keep_held(struct dra_publisher *publisher, json_t *held)
 {
 	if (!publisher->resources ||
-		dra_inventory_follows_held(&publisher->inventory, publisher->held, held))
+		dra_inventory_follows_held(
+			&publisher->inventory, publisher->driver, publisher->held, held))
 		return false;
 	replace_json(&publisher->held, held);
 	return true;

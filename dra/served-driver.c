@@ -76,8 +76,10 @@ static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata
 	if (driver->waited)
 		return 0;
 	driver->waited = true;
-	log_notice("some resources have not reported their devices; the devices of the "
-		   "other resources are published now");
+	/* A driver may have claims only. */
+	if (json_array_size(driver->resources) > 0)
+		log_notice("some resources have not reported their devices; the devices of the "
+			   "other resources are published now");
 	publish(driver);
 	return 0;
 }
@@ -116,18 +118,16 @@ static void on_pool(const struct dra_pool_state *state, void *userdata)
 	report_published(driver);
 }
 
-static const json_t *get_names(void *userdata)
+static struct dra_known get_known(void *userdata)
 {
 	struct served_driver *driver = userdata;
 
-	return dra_publisher_names(driver->publisher);
-}
-
-static const char *get_pool(void *userdata)
-{
-	struct served_driver *driver = userdata;
-
-	return driver->options.node;
+	return (struct dra_known){
+		.driver = driver->name,
+		.pool = driver->options.node,
+		.names = dra_publisher_names(driver->publisher),
+		.held = driver->held,
+	};
 }
 
 /* --- --- */
@@ -138,12 +138,10 @@ static int start(struct served_driver *driver)
 	const struct dra_node_options node = {
 		.event = options->event,
 		.api = options->api,
-		.driver = driver->name,
 		.number = options->number,
 		.last_question = options->last_question,
 		.supervisor_uid = options->supervisor_uid,
-		.names = get_names,
-		.pool = get_pool,
+		.get_known = get_known,
 		.userdata = driver,
 	};
 	int r;

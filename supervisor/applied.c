@@ -56,6 +56,14 @@ static void publish_failed_again(const struct manager *manager)
 			proposal_publish_again(manager->children[i]->proposal);
 }
 
+static bool has_other_driver(
+	const struct resource_config *before, const struct resource_config *now)
+{
+	const char *a = resource_config_driver(before), *b = resource_config_driver(now);
+
+	return a && b ? !streq(a, b) : a != b;
+}
+
 void applied_changed(
 	struct manager *manager, struct child *child, const struct resource_config *before)
 {
@@ -72,7 +80,7 @@ void applied_changed(
 		booked_checkpoint_changed(manager->booked);
 		publish_failed_again(manager);
 	}
-	if (before->registration != now->registration) {
+	if (before->registration != now->registration || has_other_driver(before, now)) {
 		dra_configure(manager->dra);
 		child->devices_passed_on = false;
 		manager_changed(manager);

@@ -263,7 +263,7 @@ static int on_open_session(enum registration_way way, const char *resource, stru
 	struct manager *manager = userdata;
 
 	return way == REGISTRATION_DRA
-		? dra_open_session(manager->dra, ret, error)
+		? dra_open_session(manager->dra, resource, ret, error)
 		: plugin_directory_open_session(manager, way, resource, ret, error);
 }
 

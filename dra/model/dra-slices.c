@@ -320,6 +320,16 @@ static int add_to_slice(struct building *building, json_t *made)
 	return -ENOMEM;
 }
 
+/* Whether a claim holds the device; `ret_elsewhere`: and by another driver. */
+static bool is_held(
+	const struct dra_inventory_options *options, const char *name, bool *ret_elsewhere)
+{
+	const json_t *held = json_object_get(options->held, name);
+
+	*ret_elsewhere = held && !streq(text_of(held, "driver"), options->driver);
+	return held;
+}
+
 static int add_replica(
 	struct building *building, const json_t *device, json_int_t replica, bool withheld)
 {
@@ -327,7 +337,7 @@ static int add_replica(
 	char buffer[OFFERED_ID_MAX + 1], name[DRA_DEVICE_NAME_MAX + 1];
 	const char *offered = text_of(device, "id");
 	json_t *names = building->inventory->names;
-	bool offer;
+	bool offer, held, elsewhere;
 
 	if (json_is_true(json_object_get(device, "shared")))
 		offered = offered_id_make(offered, (unsigned)replica, buffer);
@@ -343,7 +353,8 @@ static int add_replica(
 		(is_healthy(device) || !(options->lacks & 1U << LACK_TAINTS));
 	if (!offer && json_object_set_new(building->inventory->bound, name, json_true()) < 0)
 		return -ENOMEM;
-	if (!offer && !json_object_get(options->held, name))
+	held = is_held(options, name, &elsewhere);
+	if (elsewhere || (!offer && !held))
 		return leave_out(building);
 	return add_to_slice(building, make_device(building, name, device));
 }
@@ -372,8 +383,10 @@ static int add_unlisted(struct building *building)
 	json_object_foreach(held, name, device)
 	{
 		json_auto_t *gone = NULL;
+		bool elsewhere;
 
-		if (r < 0 || json_object_get(building->inventory->names, name))
+		if (r < 0 || json_object_get(building->inventory->names, name) ||
+			!is_held(building->options, name, &elsewhere) || elsewhere)
 			continue;
 		building->resource = text_of(device, "resource");
 		gone = json_pack("{s:s, s:s}", "id", text_of(device, "id"), "cause", "gone");
@@ -418,26 +431,32 @@ void dra_inventory_done(struct dra_inventory *inventory)
 	*inventory = (struct dra_inventory){ 0 };
 }
 
-/* Whether the slices depend on a device that is in `held`, but not in `other`. */
-static bool depends(const struct dra_inventory *inventory, const json_t *held, const json_t *other)
+/* Whether the slices depend on a device that is in `held`, but not by the same driver in `other`.
+ */
+static bool depends(const struct dra_inventory *inventory, const char *driver, const json_t *held,
+	const json_t *other)
 {
 	const char *name;
 	json_t *device;
 
 	json_object_foreach((json_t *)(uintptr_t)held, name, device)
 	{
-		if (!json_object_get(other, name) &&
-			(!json_object_get(inventory->names, name) ||
-				json_object_get(inventory->bound, name)))
+		const json_t *same = json_object_get(other, name);
+		bool listed = json_object_get(inventory->names, name);
+		bool matters = streq(text_of(device, "driver"), driver)
+			? !listed || json_object_get(inventory->bound, name)
+			: listed;
+
+		if (matters && !(same && streq(text_of(same, "driver"), text_of(device, "driver"))))
 			return true;
 	}
 	return false;
 }
 
-bool dra_inventory_follows_held(
-	const struct dra_inventory *inventory, const json_t *before, const json_t *now)
+bool dra_inventory_follows_held(const struct dra_inventory *inventory, const char *driver,
+	const json_t *before, const json_t *now)
 {
-	return depends(inventory, before, now) || depends(inventory, now, before);
+	return depends(inventory, driver, before, now) || depends(inventory, driver, now, before);
 }
 
 /* --- objects --- */

@@ -34,8 +34,9 @@ struct dra_inventory {
 struct dra_inventory_options {
 	const char *driver;
 	unsigned lacks;     /* bits of enum slice_lack: what the API server does not have */
-	const json_t *held; /* by name of the device: {"resource", "id"} of each device that a claim
-			     * holds; NULL: none */
+	const json_t *held; /* by name of the device: {"driver", "resource", "id"} of each device
+			     * that a claim holds; NULL: none. One that a claim of another driver
+			     * holds is left out: it is in the slices of that driver. */
 };
 
 /* `resources`: array of {"name", "devices"}, the latter with the members of
@@ -46,10 +47,10 @@ int dra_inventory_build(const json_t *resources, const struct dra_inventory_opti
 	struct dra_inventory *ret);
 void dra_inventory_done(struct dra_inventory *inventory);
 
-/* Whether the slices are different if claims hold the devices `now` instead of `before`, in the
- * form of `held` above. */
-bool dra_inventory_follows_held(
-	const struct dra_inventory *inventory, const json_t *before, const json_t *now);
+/* Whether the slices of the driver are different if claims hold the devices `now` instead of
+ * `before`, in the form of `held` above. */
+bool dra_inventory_follows_held(const struct dra_inventory *inventory, const char *driver,
+	const json_t *before, const json_t *now);
 
 struct dra_pool {
 	const char *driver, *node;

@@ -152,6 +152,7 @@ struct declared_attribute {
  */
 struct declared_dra {
 	struct origin origin;
+	char *driver;             /* NULL: the one at the top of the file */
 	struct groups attributes; /* struct declared_attribute */
 };
 

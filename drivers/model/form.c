@@ -271,3 +271,25 @@ int form_pci_address_or_name(const char *value, struct error *error)
 {
 	return strchr(value, ':') ? form_pci_address(value, error) : 0;
 }
+
+static bool is_dns_name(const char *name)
+{
+	for (const char *label = name;; label++) {
+		size_t length = strspn(label, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+		if (length == 0 || label[0] == '-' || label[length - 1] == '-')
+			return false;
+		label += length;
+		if (*label != '.')
+			return *label == '\0';
+	}
+}
+
+int form_dns_name(const char *value, struct error *error)
+{
+	if (is_dns_name(value))
+		return 0;
+	return error_set(error, -EINVAL,
+		"must be a DNS name in lower case, such as \"devices.vendor.example\", not \"%s\"",
+		value);
+}

@@ -61,5 +61,8 @@ int form_cdi(const char *value, struct error *error);
 /* "vendor.example/class", the beginning of all names in a CDI file. */
 int form_cdi_kind(const char *value, struct error *error);
 
+/* "devices.vendor.example": a DNS name in lower case, of any length. */
+int form_dns_name(const char *value, struct error *error);
+
 /* Name or number of a user. */
 int form_user(const char *value, struct error *error);

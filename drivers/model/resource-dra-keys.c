@@ -44,6 +44,14 @@ static const struct option_table attribute_table = {
 
 static const struct option dra_options[] = {
 	{
+		.key = "driver",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_dra, driver),
+		.maximum = DRA_DRIVER_NAME_MAX,
+		.check = form_dns_name,
+		.help = "Name of the DRA driver that serves the resource, in place of dra.driver at the top of the file: for programs that read only the devices of a driver with a certain name.",
+	},
+	{
 		.key = "attributes",
 		.type = OPTION_GROUPS,
 		.offset = offsetof(struct declared_dra, attributes),

@@ -324,8 +324,9 @@ static const struct option declaration_options[] = {
 		.default_integer = SERVE_PLUGIN,
 		.choices = servings,
 		.help = "How the kubelet gets the devices: from a device \"plugin\", or by Dynamic "
-			"Resource Allocation (\"dra\"), which needs the package devplugd-cluster and "
-			"dra.driver. See docs/dra.md.",
+			"Resource Allocation (\"dra\"), which needs the package devplugd-cluster and a "
+			"name of the DRA driver, dra.driver here or at the top of the file. See "
+			"docs/dra.md.",
 	},
 	{
 		.key = "dra",

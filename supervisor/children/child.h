@@ -82,6 +82,7 @@ struct child {
 	 * memfd of CONTROL_DEVICES_MAX bytes at most; -EBADF: none. Its content is not checked. */
 	int devices_fd;
 	bool devices_passed_on;      /* to devplugd-cluster */
+	uint64_t dra_driver;         /* whose session it has; 0: none */
 	bool published;              /* in ResourceSlices, since DRA's driver was registered */
 	uint64_t devices_not_before; /* when it may get the next one */
 	bool devices_too_large;      /* the last document was too large, which was logged */

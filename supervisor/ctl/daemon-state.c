@@ -177,29 +177,59 @@ static json_t *clean_resources(const json_t *answer, const json_t *documents)
 		if (json_is_boolean(json_object_get(found, "published")))
 			(void)json_object_set(
 				resource, "published", json_object_get(found, "published"));
+		if (json_is_string(json_object_get(found, "dra_driver")))
+			(void)json_object_set_new(
+				resource, "dra_driver", clean_text_of(found, "dra_driver"));
 		usage_join(resource, found, known);
 		(void)json_array_append_new(resources, resource);
 	}
 	return resources;
 }
 
+static json_t *clean_driver(const json_t *driver)
+{
+	return json_pack("{s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "driver",
+		clean_text_of(driver, "driver"), "registered",
+		(int)json_is_true(json_object_get(driver, "registered")), "generation",
+		integer_of(driver, "generation"), "slices", integer_of(driver, "slices"), "claims",
+		integer_of(driver, "claims"), "registration_failure",
+		clean_text_of(driver, "registration_failure"), "api_failure",
+		clean_text_of(driver, "api_failure"), "lacks", clean_strings(driver, "lacks"));
+}
+
+static json_t *clean_drivers(const json_t *dra)
+{
+	json_t *list = json_array(), *found;
+	size_t i;
+
+	json_array_foreach(json_object_get(dra, "drivers"), i, found)
+	{
+		json_t *driver = clean_driver(found);
+
+		if (driver)
+			(void)json_object_set_new(
+				driver, "resources", clean_strings(found, "resources"));
+		(void)json_array_append_new(list, driver);
+	}
+	return list;
+}
+
 /* What serves resources by DRA; NULL where none is. */
 static json_t *clean_dra(const json_t *answer)
 {
 	const json_t *dra = json_object_get(answer, "dra");
+	json_t *cleaned;
 
 	if (!json_is_object(dra))
 		return NULL;
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o}",
-		"driver", clean_text_of(dra, "driver"), "node", clean_text_of(dra, "node"),
-		"node_source", clean_text_of(dra, "node_source"), "identity",
-		clean_text_of(dra, "identity"), "credentials", clean_text_of(dra, "credentials"),
-		"pid", integer_of(dra, "pid"), "registered",
-		(int)json_is_true(json_object_get(dra, "registered")), "generation",
-		integer_of(dra, "generation"), "slices", integer_of(dra, "slices"), "claims",
-		integer_of(dra, "claims"), "registration_failure",
-		clean_text_of(dra, "registration_failure"), "api_failure",
-		clean_text_of(dra, "api_failure"), "lacks", clean_strings(dra, "lacks"));
+	cleaned = clean_driver(dra);
+	(void)json_object_set_new(cleaned, "node", clean_text_of(dra, "node"));
+	(void)json_object_set_new(cleaned, "node_source", clean_text_of(dra, "node_source"));
+	(void)json_object_set_new(cleaned, "identity", clean_text_of(dra, "identity"));
+	(void)json_object_set_new(cleaned, "credentials", clean_text_of(dra, "credentials"));
+	(void)json_object_set_new(cleaned, "pid", json_integer(integer_of(dra, "pid")));
+	(void)json_object_set_new(cleaned, "drivers", clean_drivers(dra));
+	return cleaned;
 }
 
 static int join(struct daemon_state *daemon, const json_t *answer, const json_t *documents)
@@ -351,4 +381,17 @@ void daemon_state_done(struct daemon_state *daemon)
 	json_decref(daemon->all);
 	json_decref(daemon->root);
 	free(daemon->runtime_dir);
+}
+
+const json_t *daemon_state_driver(const struct daemon_state *daemon, const json_t *resource)
+{
+	const json_t *dra = json_object_get(daemon->root, "dra"), *driver;
+	size_t i;
+
+	json_array_foreach(json_object_get(dra, "drivers"), i, driver)
+	{
+		if (streq(text_of(driver, "driver"), text_of(resource, "dra_driver")))
+			return driver;
+	}
+	return NULL;
 }

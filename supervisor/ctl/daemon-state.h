@@ -34,6 +34,9 @@ char *runtime_dir_find(const char *config_file, const char *runtime_dir);
  * filled: that the daemon has not answered, or -ENOENT. */
 int daemon_state_select(struct daemon_state *daemon, const char *resource, struct error *error);
 
+/* The DRA driver of a resource, of the member `dra.drivers`; NULL: DRA does not serve it. */
+const json_t *daemon_state_driver(const struct daemon_state *daemon, const json_t *resource);
+
 /* The nearest to a word among the members `key` of the objects, or NULL. */
 const char *daemon_state_suggest(const json_t *objects, const char *key, const char *word);
 

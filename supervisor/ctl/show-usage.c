@@ -33,12 +33,12 @@ static json_t *find_device(const json_t *places, const char *offered)
 /* The kinds of holders of a device: the key of the list in `found` and of the list in each device,
  * the members of its entries, and whether they may be for admin access. */
 static const struct relation {
-	const char *list, *key, *members[5];
+	const char *list, *key, *members[6];
 	bool admin;
 } relations[] = {
 	{ "assigned", "pods", { "id", "namespace", "pod", "container" }, true },
 	{ "booked", "booked", { "id", "pod_uid", "container" }, false },
-	{ "claims", "claims", { "id", "namespace", "name", "uid" }, true },
+	{ "claims", "claims", { "id", "namespace", "name", "uid", "driver" }, true },
 };
 
 /* A claim with admin access takes no device from others. */

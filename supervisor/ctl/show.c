@@ -266,24 +266,23 @@ static const char *node_source(const json_t *dra)
 					    : source;
 }
 
-void show_dra(const struct daemon_state *daemon, const char *gap)
+/* `first`: the identity, which all drivers have in common, is shown, too. */
+static void show_driver(const json_t *dra, const json_t *driver, bool first, const char *gap)
 {
-	const json_t *dra = json_object_get(daemon->root, "dra");
-	const char *registration = text_of(dra, "registration_failure");
-	const char *api = text_of(dra, "api_failure");
-	long long slices = integer_of(dra, "slices"), claims = integer_of(dra, "claims");
-	const json_t *lacks = json_object_get(dra, "lacks");
+	const char *registration = text_of(driver, "registration_failure");
+	const char *api = text_of(driver, "api_failure");
+	long long slices = integer_of(driver, "slices"), claims = integer_of(driver, "claims");
+	const json_t *lacks = json_object_get(driver, "lacks");
 
-	if (!dra)
-		return;
 	(void)printf(
 		"%sDRA driver %s on node %s: %s, %lld ResourceSlice%s of generation %lld, %lld "
 		"claim%s prepared.\n",
-		gap, text_of(dra, "driver"), text_of(dra, "node"),
-		json_is_true(json_object_get(dra, "registered")) ? "registered" : "not registered",
-		slices, slices == 1 ? "" : "s", (long long)integer_of(dra, "generation"), claims,
+		gap, text_of(driver, "driver"), text_of(dra, "node"),
+		json_is_true(json_object_get(driver, "registered")) ? "registered"
+								    : "not registered",
+		slices, slices == 1 ? "" : "s", (long long)integer_of(driver, "generation"), claims,
 		claims == 1 ? "" : "s");
-	if (*text_of(dra, "identity"))
+	if (first && *text_of(dra, "identity"))
 		(void)printf("  identity: %s (%s); the node's name is from %s\n",
 			text_of(dra, "credentials"), text_of(dra, "identity"), node_source(dra));
 	if (*registration)
@@ -293,6 +292,21 @@ void show_dra(const struct daemon_state *daemon, const char *gap)
 	for (size_t i = 0; i < json_array_size(lacks); i++)
 		print_wrapped(INDENT, "  the API server lacks %s",
 			json_string_value(json_array_get(lacks, i)));
+}
+
+void show_dra(const struct daemon_state *daemon, const char *name, const char *gap)
+{
+	const json_t *dra = json_object_get(daemon->root, "dra"), *driver;
+	bool first = true;
+	size_t i;
+
+	json_array_foreach(json_object_get(dra, "drivers"), i, driver)
+	{
+		if (name && !streq(text_of(driver, "driver"), name))
+			continue;
+		show_driver(dra, driver, first, first ? gap : "");
+		first = false;
+	}
 }
 
 /* Only matters if a kubelet runs. */
@@ -366,7 +380,7 @@ int show_status(const struct daemon_state *daemon, const struct command_line *li
 		print_troubles(json_array_get(resources, i), &gap);
 	show_pods_failure(daemon);
 	show_metrics_failure(daemon);
-	show_dra(daemon, "\n");
+	show_dra(daemon, NULL, "\n");
 	print_reload_failure(daemon->root);
 	return 0;
 }

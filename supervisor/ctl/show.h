@@ -17,8 +17,9 @@ int show_status(const struct daemon_state *daemon, const struct command_line *li
  * do. Returns 0. */
 int show_explanation(const struct daemon_state *daemon, const struct command_line *line);
 
-/* Prints the status of DRA in a few lines, after `gap`; nothing if no resource is served by DRA. */
-void show_dra(const struct daemon_state *daemon, const char *gap);
+/* Prints the status of the DRA driver with that name, NULL: of each, in a few lines, after `gap`;
+ * nothing if no resource is served by DRA. */
+void show_dra(const struct daemon_state *daemon, const char *name, const char *gap);
 
 /* Prints each device in a row. Returns 0 or -ENOMEM. */
 int show_devices(const struct daemon_state *daemon, const struct command_line *line);

@@ -36,8 +36,8 @@ static json_t *make_classes(const struct config *config)
 	for (size_t i = 0; i < config->n_resources; i++)
 		if (config->resources[i].registration == REGISTRATION_DRA)
 			(void)json_array_append_new(items,
-				dra_class_object(
-					config->dra.driver, config->resources[i].declaration.name));
+				dra_class_object(resource_config_driver(&config->resources[i]),
+					config->resources[i].declaration.name));
 	return items;
 }
 
@@ -120,15 +120,17 @@ static int print_kubeconfig(const struct command_line *line)
 	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* The daemon's resources that are served by DRA. */
-static json_t *find_resources(const struct daemon_state *daemon)
+/* The daemon's resources that the driver serves. */
+static json_t *find_resources(const struct daemon_state *daemon, const char *driver)
 {
 	json_t *found = json_array(), *resource;
 	size_t i;
 
-	json_array_foreach(json_object_get(daemon->root, "resources"), i,
-		resource) if (streq(text_of(resource, "registration"), "dra"))(void)
-		json_array_append(found, resource);
+	json_array_foreach(json_object_get(daemon->root, "resources"), i, resource)
+	{
+		if (streq(text_of(resource, "dra_driver"), driver))
+			(void)json_array_append(found, resource);
+	}
 	return found;
 }
 
@@ -150,7 +152,8 @@ static json_t *find_held(const json_t *resources)
 				dra_device_name(
 					text_of(resource, "name"), text_of(claim, "id"), name);
 				(void)json_object_set_new(held, name,
-					json_pack("{s:O, s:O}", "resource",
+					json_pack("{s:O, s:O, s:O}", "driver",
+						json_object_get(claim, "driver"), "resource",
 						json_object_get(resource, "name"), "id",
 						json_object_get(claim, "id")));
 			}
@@ -160,9 +163,9 @@ static json_t *find_held(const json_t *resources)
 }
 
 /* The bits of what the API server lacks. */
-static unsigned find_lacks(const json_t *dra)
+static unsigned find_lacks(const json_t *driver)
 {
-	const json_t *texts = json_object_get(dra, "lacks"), *text;
+	const json_t *texts = json_object_get(driver, "lacks"), *text;
 	unsigned lacks = 0;
 	size_t i;
 
@@ -175,30 +178,46 @@ static unsigned find_lacks(const json_t *dra)
 	return lacks;
 }
 
-static json_t *make_slices(const struct daemon_state *daemon, const json_t *dra)
+static int add_slices(
+	json_t *items, const struct daemon_state *daemon, const json_t *driver, const char *node)
 {
 	const struct dra_pool pool = {
-		.driver = text_of(dra, "driver"),
-		.node = text_of(dra, "node"),
-		.generation = MAX_OF(integer_of(dra, "generation"), (json_int_t)1),
+		.driver = text_of(driver, "driver"),
+		.node = node,
+		.generation = MAX_OF(integer_of(driver, "generation"), (json_int_t)1),
 	};
-	json_auto_t *resources = find_resources(daemon), *held = find_held(resources);
+	json_auto_t *resources = find_resources(daemon, pool.driver);
+	json_auto_t *held = find_held(json_object_get(daemon->root, "resources"));
 	const struct dra_inventory_options options = {
 		.driver = pool.driver,
-		.lacks = find_lacks(dra),
+		.lacks = find_lacks(driver),
 		.held = held,
 	};
-	json_t *items = json_array();
 	struct dra_inventory inventory;
+	int r;
 
-	if (dra_inventory_build(resources, &options, &inventory) < 0) {
-		json_decref(items);
-		return NULL;
-	}
+	r = dra_inventory_build(resources, &options, &inventory);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < json_array_size(inventory.slices); i++)
 		(void)json_array_append_new(items, dra_slice_object(&pool, &inventory, i));
 	dra_inventory_done(&inventory);
-	return items;
+	return 0;
+}
+
+static json_t *make_slices(const struct daemon_state *daemon, const json_t *dra)
+{
+	json_auto_t *items = json_array();
+	const json_t *driver;
+	int r = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(dra, "drivers"), i, driver)
+	{
+		if (r >= 0)
+			r = add_slices(items, daemon, driver, text_of(dra, "node"));
+	}
+	return r < 0 ? NULL : json_incref(items);
 }
 
 static int print_slices(const struct command_line *line)

@@ -442,7 +442,7 @@ int show_explanation(const struct daemon_state *daemon, const struct command_lin
 		print_wrapped(0,
 			"Its new configuration was refused, and the previous one stays applied. Correct it and run \"devplugctl reload\".");
 	if (is_of_dra(resource))
-		show_dra(daemon, "");
+		show_dra(daemon, text_of(resource, "dra_driver"), "");
 	explain_failures(json_object_get(resource, "failures"));
 	explain_configuration(daemon, resource, command_line_config_file(line, daemon));
 	for (size_t i = 0; i < json_array_size(devices); i++)

@@ -111,8 +111,8 @@ static int look(const struct command_line *line, const struct condition *conditi
 	resource = json_array_get(json_object_get(daemon.root, "resources"), 0);
 	if (is_met(condition, resource))
 		return 1;
-	describe(condition, resource, text_of(json_object_get(daemon.root, "dra"), "api_failure"),
-		ret_instead, size);
+	describe(condition, resource,
+		text_of(daemon_state_driver(&daemon, resource), "api_failure"), ret_instead, size);
 	return 0;
 }
 

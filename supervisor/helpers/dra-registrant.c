@@ -42,12 +42,14 @@ static void drop_session(struct dra_registrant *driver)
 void dra_registrant_close(struct dra_registrant *driver, const char *why)
 {
 	drop_session(driver);
+	driver->begun = false;
 	(void)sd_event_source_set_enabled(driver->timer, SD_EVENT_OFF);
 	set_registered(driver, false, why);
 }
 
 static void retry_session(struct dra_registrant *driver)
 {
+	driver->begun = true;
 	plan_session(driver,
 		retry_delay_next(&driver->delay, RESOURCE_SESSION_DELAY_MIN,
 			RESOURCE_SESSION_DELAY_MAX, UINT32_MAX / 2));
@@ -102,6 +104,7 @@ void dra_registrant_open(struct dra_registrant *driver)
 	int r;
 
 	drop_session(driver);
+	driver->begun = true;
 	r = plugin_directory_open_session(
 		driver->manager, REGISTRATION_WATCHER, driver->name, &driver->session, &error);
 	if (r < 0) {
@@ -164,6 +167,7 @@ struct dra_registrant *dra_registrant_free(struct dra_registrant *driver)
 		return NULL;
 	drop_session(driver);
 	sd_event_source_disable_unref(driver->timer);
+	json_decref(driver->resources);
 	free(driver->name);
 	free(driver);
 	return NULL;

@@ -6,6 +6,7 @@
  * has a session of its own, which is opened again until the kubelet has registered it.
  */
 
+#include <jansson.h>
 #include <systemd/sd-event.h>
 
 #include "common/control.h"
@@ -26,11 +27,16 @@ struct dra_registrant {
 	char failure[CONTROL_TEXT_MAX];     /* why it is not registered; "": not known yet */
 	uint64_t generation, slices, lacks; /* as CLUSTER_POOL */
 	char api_failure[CONTROL_TEXT_MAX];
+	/* of the owner */
+	json_t *resources;     /* the names of those that are served under it */
+	bool in_use;           /* it has resources or claims */
+	uint64_t unused_since; /* CLOCK_MONOTONIC; if not in use */
 	/* private */
 	struct manager *manager;
 	struct auxiliary *process;
 	dra_registrant_handler on_change;
 	void *userdata;
+	bool begun; /* a session is open, or will be opened again */
 	struct session session;
 	struct registration *registration;
 	uint64_t delay;

@@ -2,16 +2,16 @@
 /*
  * Decides when devplugd-cluster runs and which resources are served by DRA. Such a resource has
  * sessions like others, but without a socket: they begin when the kubelet has registered its driver
- * and end with devplugd-cluster. The prepared claims are stored here, so devplugd-cluster can be
- * replaced at any time. It also runs without such a resource while there are claims: without it,
- * the kubelet could not unprepare them, and their pods could not end.
+ * and end with devplugd-cluster, or when the resource gets another driver. The prepared claims are
+ * stored here, so devplugd-cluster can be replaced at any time. It also runs without such a
+ * resource while there are claims: without it, the kubelet could not unprepare them, and their pods
+ * could not end.
  */
 #include "supervisor/helpers/dra.h"
 
 #include "common/json-read.h"
 #include "common/log.h"
 #include "common/sealed.h"
-#include "dra/model/slice-lacks.h"
 #include "supervisor/books/booked.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
@@ -20,10 +20,10 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/helpers/dra-credentials.h"
+#include "supervisor/helpers/dra-drivers.h"
 #include "supervisor/helpers/dra-held.h"
 #include "supervisor/helpers/dra-prepare.h"
 #include "supervisor/helpers/dra-refresh.h"
-#include "supervisor/helpers/dra-registrant.h"
 #include "supervisor/helpers/unknown-claims.h"
 
 #define PROGRAM "devplugd-cluster"
@@ -31,9 +31,6 @@
 /* Between two documents of one child, and until the process has read earlier ones. */
 #define DEVICES_INTERVAL (100 * USEC_PER_MSEC)
 #define DEVICES_RETRY    (10 * USEC_PER_MSEC)
-/* How long the process runs on after the last claim, because a kubelet that has not received the
- * answer asks again. */
-#define LINGER_TIME (60 * USEC_PER_SEC)
 
 /* No call takes longer: its process answers earlier. */
 #define EVENT_TIME_MAX (60 * USEC_PER_SEC)
@@ -45,8 +42,8 @@ struct dra {
 	char *settings; /* the settings that the process was sent; NULL: it is not wanted */
 	struct dra_identity identity;
 	char *registry_dir;
-	struct dra_registrant *driver; /* NULL: no configuration has named one */
-	uint64_t last_driver;
+	struct dra_drivers drivers;
+	uint64_t linger_until; /* the process is wanted; CLOCK_MONOTONIC */
 	sd_event_source *resources_source, *linger_timer;
 
 	struct dra_preparations *preparations;
@@ -81,12 +78,6 @@ static bool may_log_failure(struct dra *dra, const char *failure)
 	return log_once_admits_within(&dra->logged, &dra->log_budget, &fields, failure);
 }
 
-/* The driver of a message, or NULL. */
-static struct dra_registrant *find_driver(const struct dra *dra, uint64_t number)
-{
-	return dra->driver && dra->driver->number == number ? dra->driver : NULL;
-}
-
 /* --- sessions of resources --- */
 
 static void notify_later(struct dra *dra)
@@ -94,15 +85,20 @@ static void notify_later(struct dra *dra)
 	(void)sd_event_source_set_enabled(dra->resources_source, SD_EVENT_ONESHOT);
 }
 
-int dra_open_session(struct dra *dra, struct session *ret, struct error *error)
+int dra_open_session(
+	struct dra *dra, const char *resource, struct session *ret, struct error *error)
 {
-	const char *failure = dra->driver ? dra->driver->failure : "";
+	struct child *child = manager_find_child(dra->manager, resource);
+	const struct dra_registrant *driver =
+		child ? dra_drivers_find_of(&dra->drivers, child) : NULL;
+	const char *failure = driver ? driver->failure : "";
 
-	if (!dra->driver || !dra->driver->registered)
+	if (!driver || !driver->registered)
 		return error_set(error, -ENOENT,
 			"the kubelet has not registered the DRA driver%s%s",
 			*failure ? ": " : " yet", failure);
 	ret->number = ++dra->manager->last_session;
+	child->dra_driver = driver->number;
 	notify_later(dra);
 	return 0;
 }
@@ -110,6 +106,14 @@ int dra_open_session(struct dra *dra, struct session *ret, struct error *error)
 void dra_end_session(struct dra *dra)
 {
 	notify_later(dra);
+}
+
+/* Whether its session is one of a driver that it no longer has. */
+static bool has_other_driver(const struct dra *dra, const struct child *child)
+{
+	const struct dra_registrant *driver = dra_drivers_find_of(&dra->drivers, child);
+
+	return driver && driver->number != child->dra_driver;
 }
 
 static int on_resources(sd_event_source *source, void *userdata)
@@ -122,12 +126,17 @@ static int on_resources(sd_event_source *source, void *userdata)
 
 		if (!session_has_no_socket(&child->session))
 			continue;
-		if (child->resource->state == RESOURCE_REGISTERING) {
-			resource_handle(child->resource, RESOURCE_REGISTERED, NULL);
-			resource_handle(child->resource, RESOURCE_WATCHED, NULL);
-		} else if (child->resource->state == RESOURCE_ENDING)
+		if (child->resource->state == RESOURCE_ENDING)
 			resource_handle(child->resource, RESOURCE_SESSION_ENDED,
 				"the configuration no longer serves the resource by DRA");
+		else if (has_other_driver(dra, child)) {
+			child->published = false;
+			resource_handle(child->resource, RESOURCE_SESSION_ENDED,
+				"the resource has another DRA driver now");
+		} else if (child->resource->state == RESOURCE_REGISTERING) {
+			resource_handle(child->resource, RESOURCE_REGISTERED, NULL);
+			resource_handle(child->resource, RESOURCE_WATCHED, NULL);
+		}
 	}
 	return 0;
 }
@@ -138,24 +147,25 @@ static void on_registrant(const struct dra_registrant *driver, bool before, void
 	struct manager *manager = dra->manager;
 
 	for (size_t i = 0; i < manager->n_children; i++)
-		manager->children[i]->published = false;
+		if (dra_drivers_find_of(&dra->drivers, manager->children[i]) == driver)
+			manager->children[i]->published = false;
 	manager_changed(manager);
 	if (driver->registered == before)
 		return;
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
 
-		if (!driver->registered && session_has_no_socket(&child->session))
+		if (!driver->registered && session_has_no_socket(&child->session) &&
+			child->dra_driver == driver->number)
 			resource_handle(child->resource, RESOURCE_SESSION_ENDED, driver->failure);
-		else if (driver->registered && child_registration(child) == REGISTRATION_DRA)
+		else if (driver->registered && dra_drivers_find_of(&dra->drivers, child) == driver)
 			resource_handle(child->resource, RESOURCE_KUBELET, NULL);
 	}
 }
 
 void dra_check_session(struct dra *dra)
 {
-	if (dra->driver)
-		dra_registrant_check(dra->driver);
+	dra_drivers_check(&dra->drivers);
 }
 
 /* --- claims --- */
@@ -176,13 +186,23 @@ static void send_prepared(struct dra *dra, uint64_t number, const json_t *claim,
 	(void)auxiliary_send(dra->process, &message);
 }
 
+/* Plans the next time when less is wanted than now. */
+static void plan_linger(struct dra *dra)
+{
+	uint64_t next = dra_drivers_next(&dra->drivers);
+
+	if (dra->linger_until > now_usec(CLOCK_MONOTONIC))
+		next = MIN_OF(next, dra->linger_until);
+	(void)sd_event_source_set_time(dra->linger_timer, next);
+	(void)sd_event_source_set_enabled(dra->linger_timer, SD_EVENT_ONESHOT);
+}
+
 static void claims_changed(struct dra *dra)
 {
-	if (dra_claims_total(dra->claims) == 0) {
-		(void)sd_event_source_set_time(
-			dra->linger_timer, now_usec(CLOCK_MONOTONIC) + LINGER_TIME);
-		(void)sd_event_source_set_enabled(dra->linger_timer, SD_EVENT_ONESHOT);
-	}
+	if (dra_claims_total(dra->claims) == 0)
+		dra->linger_until = now_usec(CLOCK_MONOTONIC) + DRA_LINGER_TIME;
+	(void)dra_drivers_update(&dra->drivers);
+	plan_linger(dra);
 	unknown_claims_follow(dra->unknown);
 	manager_changed(dra->manager);
 	assignments_outdated(dra->manager->assignments);
@@ -229,7 +249,7 @@ static const char no_driver[] = "the configuration no longer has the DRA driver"
 
 static bool handle_prepare(struct dra *dra, struct control_message *message)
 {
-	const struct dra_registrant *driver = find_driver(dra, message->driver);
+	const struct dra_registrant *driver = dra_drivers_find(&dra->drivers, message->driver);
 	json_auto_t *claim = read_claim(message, driver ? driver->name : "");
 	const char *uid = text_of(claim, "uid");
 	struct error error = { 0 };
@@ -253,7 +273,7 @@ static bool handle_prepare(struct dra *dra, struct control_message *message)
 
 static bool handle_unprepare(struct dra *dra, struct control_message *message)
 {
-	const struct dra_registrant *driver = find_driver(dra, message->driver);
+	const struct dra_registrant *driver = dra_drivers_find(&dra->drivers, message->driver);
 	json_auto_t *claim = NULL;
 	struct error error = { 0 };
 	const char *namespace, *name;
@@ -335,8 +355,9 @@ static bool handle_node(struct dra *dra, struct control_message *message)
 
 static bool handle_session_ended(struct dra *dra, struct control_message *message)
 {
-	if (dra->driver && message->session == dra->driver->session.number)
-		dra_registrant_fail(dra->driver, message->text);
+	for (size_t i = 0; i < dra->drivers.n_items; i++)
+		if (message->session == dra->drivers.items[i]->session.number)
+			dra_registrant_fail(dra->drivers.items[i], message->text);
 	return true;
 }
 
@@ -354,8 +375,10 @@ static bool handle_happened(struct dra *dra, struct control_message *message)
 static bool handle_published(struct dra *dra, struct control_message *message)
 {
 	struct child *child = manager_find_child(dra->manager, message->text);
+	const struct dra_registrant *driver =
+		child ? dra_drivers_find_of(&dra->drivers, child) : NULL;
 
-	if (child && find_driver(dra, message->driver))
+	if (driver && driver->number == message->driver)
 		child->published = true;
 	manager_changed(dra->manager);
 	return true;
@@ -364,7 +387,7 @@ static bool handle_published(struct dra *dra, struct control_message *message)
 static bool handle_pool(struct dra *dra, struct control_message *message)
 {
 	const char *text = message->text[0] ? message->text : NULL;
-	struct dra_registrant *driver = find_driver(dra, message->driver);
+	struct dra_registrant *driver = dra_drivers_find(&dra->drivers, message->driver);
 
 	if (!driver)
 		return true;
@@ -458,7 +481,7 @@ static int on_started(struct auxiliary *process, void *userdata)
 	}
 	manager_changed(dra->manager);
 	if (r >= 0)
-		dra_registrant_open(dra->driver);
+		dra_drivers_open(&dra->drivers);
 	return r;
 }
 
@@ -467,8 +490,7 @@ static void on_ended(void *userdata)
 	struct dra *dra = userdata;
 
 	dra_prepare_drop_requests(dra->preparations);
-	if (dra->driver)
-		dra_registrant_close(dra->driver, PROGRAM " does not run");
+	dra_drivers_close(&dra->drivers, PROGRAM " does not run");
 }
 
 /* --- the configuration --- */
@@ -484,37 +506,12 @@ static int replace(char **slot, const char *value)
 	return 0;
 }
 
-static json_t *list_resources(const struct manager *manager)
+static bool names_a_driver(const struct config *config)
 {
-	json_t *names = json_array();
-
-	for (size_t i = 0; i < manager->n_children; i++) {
-		const struct child *child = manager->children[i];
-
-		if (!child->leaving && child_registration(child) == REGISTRATION_DRA)
-			(void)json_array_append_new(names, json_string(child->resource->name));
-	}
-	return names;
-}
-
-/* Replaces a driver of another name. */
-static int set_driver(struct dra *dra, const char *name)
-{
-	struct dra_registrant *driver;
-	int r;
-
-	if (dra->driver && streq(dra->driver->name, name))
-		return 0;
-	r = dra_registrant_new(dra->manager, dra->process, dra->last_driver + 1, name,
-		on_registrant, dra, &driver);
-	if (r < 0)
-		return r;
-	dra->last_driver++;
-	if (dra->driver)
-		dra_registrant_close(dra->driver, "the DRA driver has another name");
-	(void)dra_registrant_free(dra->driver);
-	dra->driver = driver;
-	return 1;
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (resource_config_driver(&config->resources[i]))
+			return true;
+	return config->dra.driver;
 }
 
 /* Returns 1 if the process has to be replaced. */
@@ -525,35 +522,24 @@ static int take_names(struct dra *dra, const struct config *config)
 
 	/* In the newest file no resource is served by DRA, but not all children have accepted
 	 * that. */
-	if (!config->dra.driver)
-		return dra->driver ? 0 : -ENOENT;
+	if (!names_a_driver(config))
+		return dra->registry_dir ? 0 : -ENOENT;
 	r = dra_identity_configure(&dra->identity, config);
-	other = r > 0 || !dra->driver ||
+	other = r > 0 || !dra->registry_dir ||
 		!streq(dra->registry_dir, config->kubelet.plugins_registry_dir);
 	if (r < 0 || replace(&dra->registry_dir, config->kubelet.plugins_registry_dir) < 0)
 		return -ENOMEM;
-	r = set_driver(dra, config->dra.driver);
-	return r < 0 ? r : other || r > 0;
+	return other;
 }
 
-static int make_settings(const struct dra *dra, json_t *resources, char **ret)
+static int make_settings(const struct dra *dra, char **ret)
 {
-	const struct dra_registrant *driver = dra->driver;
-	json_auto_t *settings = json_pack("{s:s, s:b, s:[{s:I, s:s, s:O}]}", "node",
-		dra->identity.node, "node_settled", !dra_identity_wants_certificate(&dra->identity),
-		"drivers", "number", (json_int_t)driver->number, "name", driver->name, "resources",
-		resources);
+	json_auto_t *settings = json_pack("{s:s, s:b, s:o}", "node", dra->identity.node,
+		"node_settled", !dra_identity_wants_certificate(&dra->identity), "drivers",
+		dra_drivers_settings(&dra->drivers));
 
 	*ret = settings ? json_dumps(settings, JSON_COMPACT) : NULL;
 	return *ret ? 0 : -ENOMEM;
-}
-
-static bool lingers(const struct dra *dra)
-{
-	int enabled = SD_EVENT_OFF;
-
-	(void)sd_event_source_get_enabled(dra->linger_timer, &enabled);
-	return enabled != SD_EVENT_OFF && dra->settings;
 }
 
 /* Whether there are claims to unprepare, and a driver to do it. */
@@ -562,8 +548,8 @@ static bool has_claims(struct dra *dra)
 	size_t n = dra_claims_total(dra->claims);
 
 	if (n == 0)
-		return lingers(dra);
-	if (dra->driver || dra->manager->config->dra.driver)
+		return dra->settings && now_usec(CLOCK_MONOTONIC) < dra->linger_until;
+	if (dra->registry_dir || names_a_driver(dra->manager->config))
 		return true;
 	if (log_once_admits(&dra->claims_logged, "no driver"))
 		log_warning("%zu claim%s still prepared, but the configuration has no dra.driver: "
@@ -572,47 +558,43 @@ static bool has_claims(struct dra *dra)
 	return false;
 }
 
+/* The process is started again with other names, and without drivers that are not needed. */
+static int renew(struct dra *dra, char **ret_settings)
+{
+	int r = take_names(dra, dra->manager->config);
+
+	if (dra_drivers_drop_unused(&dra->drivers) || r > 0)
+		auxiliary_set_wanted(dra->process, false);
+	return r < 0 ? r : make_settings(dra, ret_settings);
+}
+
 void dra_configure(struct dra *dra)
 {
-	const struct config *config = dra->manager->config;
-	json_auto_t *resources = list_resources(dra->manager);
 	_cleanup_free_ char *before = NULL, *settings = NULL;
 	int r;
 
 	dra_claims_configure(dra->claims);
 	unknown_claims_follow(dra->unknown);
-	if (json_array_size(resources) == 0 && !has_claims(dra)) {
+	r = dra_drivers_update(&dra->drivers);
+	if (r >= 0 && !dra_drivers_any_resource(&dra->drivers) && !has_claims(dra)) {
 		auxiliary_set_wanted(dra->process, false);
 		free(TAKE_PTR(dra->settings));
 		return;
 	}
-	r = take_names(dra, config);
-	/* It is started again with the new names. */
-	if (r > 0)
-		auxiliary_set_wanted(dra->process, false);
 	if (r >= 0)
-		r = make_settings(dra, resources, &settings);
+		r = renew(dra, &settings);
 	if (r < 0) {
 		log_error("DRA cannot be configured: %s", strerror(-r));
 		return;
 	}
 	before = TAKE_PTR(dra->settings);
 	dra->settings = TAKE_PTR(settings);
-	if (auxiliary_is_running(dra->process) && (!before || !streq(before, dra->settings)))
-		(void)send_settings(dra);
+	if (auxiliary_is_running(dra->process) && (!before || !streq(before, dra->settings)) &&
+		send_settings(dra) >= 0)
+		dra_drivers_open(&dra->drivers);
 	auxiliary_set_wanted(dra->process, true);
-}
-
-/* What the API server lacks, for people. */
-static json_t *describe_lacks(uint64_t lacks)
-{
-	json_t *texts = json_array();
-
-	for (size_t i = 0; i < _LACK_MAX; i++)
-		if (lacks & 1U << i)
-			(void)json_array_append_new(
-				texts, json_string(slice_lack_text((enum slice_lack)i)));
-	return texts;
+	plan_linger(dra);
+	notify_later(dra);
 }
 
 bool dra_numbers(const struct dra *dra, struct dra_counts ret_counts[static _CLUSTER_EVENT_MAX],
@@ -621,28 +603,29 @@ bool dra_numbers(const struct dra *dra, struct dra_counts ret_counts[static _CLU
 	if (!dra || !dra->settings)
 		return false;
 	memcpy(ret_counts, dra->counts, sizeof(dra->counts));
-	*ret_slices = dra->driver->slices;
+	*ret_slices = 0;
+	for (size_t i = 0; i < dra->drivers.n_items; i++)
+		*ret_slices += dra->drivers.items[i]->slices;
 	*ret_claims = dra_claims_count(dra->claims);
 	return true;
 }
 
 json_t *dra_describe(const struct dra *dra)
 {
-	const struct dra_registrant *driver;
+	json_auto_t *list = NULL;
+	json_t *described;
 
 	if (!dra || !dra->settings)
 		return NULL;
-	driver = dra->driver;
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:s, s:s, s:o}",
-		"driver", driver->name, "node", dra->identity.node, "node_source",
-		dra_identity_node_source(&dra->identity), "identity",
+	list = dra_drivers_describe(&dra->drivers, dra->manager->config->dra.driver);
+	described = json_pack("{s:s, s:s, s:s, s:s, s:i, s:O}", "node", dra->identity.node,
+		"node_source", dra_identity_node_source(&dra->identity), "identity",
 		dra_identity_word(&dra->identity), "credentials",
 		dra->identity.kind ? dra->identity.path : "", "pid",
-		(int)auxiliary_pid(dra->process), "registered", (int)driver->registered,
-		"generation", (json_int_t)driver->generation, "slices", (json_int_t)driver->slices,
-		"claims", (json_int_t)dra_claims_count(dra->claims), "registration_failure",
-		driver->failure, "api_failure", driver->api_failure, "lacks",
-		describe_lacks(driver->lacks));
+		(int)auxiliary_pid(dra->process), "drivers", list);
+	(void)json_object_update_missing(described, json_array_get(list, 0));
+	(void)json_object_del(described, "resources");
+	return described;
 }
 
 static int on_linger(sd_event_source *source, uint64_t usec, void *userdata)
@@ -680,6 +663,13 @@ int dra_new(struct manager *manager, struct dra **ret)
 		r = dra_refresh_new(manager, dra->claims, &dra->refreshes);
 	if (r >= 0)
 		r = auxiliary_new(manager, &options, &dra->process);
+	dra->drivers = (struct dra_drivers){
+		.manager = manager,
+		.process = dra->process,
+		.claims = dra->claims,
+		.on_change = on_registrant,
+		.userdata = dra,
+	};
 	if (r >= 0)
 		r = unknown_claims_new(manager, dra->claims, dra->process, &dra->unknown);
 	if (r >= 0)
@@ -704,7 +694,7 @@ struct dra *dra_free(struct dra *dra)
 	(void)dra_prepare_free(dra->preparations);
 	(void)dra_refresh_free(dra->refreshes);
 	(void)unknown_claims_free(dra->unknown);
-	(void)dra_registrant_free(dra->driver);
+	dra_drivers_done(&dra->drivers);
 	(void)auxiliary_free(dra->process);
 	dra->manager->dra_claims = NULL;
 	(void)dra_claims_free(dra->claims);

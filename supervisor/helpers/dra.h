@@ -3,9 +3,9 @@
 
 /*
  * The daemon's part of Dynamic Resource Allocation: the process devplugd-cluster, which runs only
- * while a resource has serve = "dra", its socket for the kubelet, its credentials, and which
- * resources are served while it is registered. devplugd-cluster talks to the kubelet and the API
- * server and is not trusted: its requests are checked here.
+ * while a resource has serve = "dra", its sockets for the kubelet, one for each driver, its
+ * credentials, and which resources are served while their driver is registered. devplugd-cluster
+ * talks to the kubelet and the API server and is not trusted: its requests are checked here.
  */
 
 #include <jansson.h>
@@ -30,13 +30,14 @@ uint64_t dra_send_devices(struct dra *dra, struct child *child);
 /* Sends devplugd-cluster which devices claims hold, if it does not know. */
 void dra_send_held(struct dra *dra);
 
-/* For a resource that is served by DRA: a session without a socket, which exists while the driver
+/* For a resource that is served by DRA: a session without a socket, which exists while its driver
  * is registered. Returns 0, or -ENOENT with the error filled: then RESOURCE_KUBELET comes when
  * there can be one. Its events follow later, and so do the events of its end. */
-int dra_open_session(struct dra *dra, struct session *ret, struct error *error);
+int dra_open_session(
+	struct dra *dra, const char *resource, struct session *ret, struct error *error);
 void dra_end_session(struct dra *dra);
 
-/* To be called when the socket of the driver may have been removed. */
+/* To be called when the socket of a driver may have been removed. */
 void dra_check_session(struct dra *dra);
 
 /* Takes a process's CHILD_EDITS or CHILD_EDITS_CHANGED, or a notice that it has ended. */

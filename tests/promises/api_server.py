@@ -106,9 +106,9 @@ class ApiServer(Cluster):
         del self.claims[claim["metadata"]["namespace"], claim["metadata"]["name"]]
 
     def allocate(self, name, driver, devices, namespace="default", pool=None):
-        """A claim that the scheduler has allocated: `devices` are (request, device). Returns its uid."""
-        results = [{"request": request, "driver": driver, "pool": pool or self.node, "device": device}
-                   for request, device in devices]
+        """A claim that the scheduler has allocated: `devices` are (request, device), and perhaps another driver. Returns its uid."""
+        results = [{"request": request, "driver": other[0] if other else driver, "pool": pool or self.node, "device": device}
+                   for request, device, *other in devices]
         claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name, "namespace": namespace},
                  "spec": {"devices": {"requests": []}}}
         with self.lock:

@@ -154,11 +154,12 @@ class Kubelet:
         """The socket on which the driver that was found there serves."""
         return self.endpoints.get(path) or self.info(path)["endpoint"]
 
-    def find(self):
-        """The socket that a driver listens on now, or None."""
+    def find(self, name=None):
+        """The socket that a driver listens on now, or the driver of that name, or None."""
         for path in self.sockets():
             try:
-                if self.info(path)["type"] == "DRAPlugin":
+                info = self.info(path)
+                if info["type"] == "DRAPlugin" and name in (None, info["name"]):
                     return path
             except (OSError, Call):
                 continue

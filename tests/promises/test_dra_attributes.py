@@ -207,16 +207,13 @@ class Exporter(NvidiaHost, DraTest):
         self.split((1, instance))
         self.serve_api()
         self.configure('{ name = "nvidia.com/gpu"; driver = "nvidia"; match = ( { libraries = false; } ); serve = "dra"; '
-                       'health = ( { probe = "nvml"; interval = 0.2; } ); }', text=f'host_root = "{self.host}";')
-        with open(self.node.config) as file:
-            text = file.read()
-        with open(self.node.config, "w") as file:
-            file.write(text.replace(DRIVER, "gpu.nvidia.com"))
+                       'dra = { driver = "gpu.nvidia.com"; }; health = ( { probe = "nvml"; interval = 0.2; } ); }',
+                       self.resource("other"), text=f'host_root = "{self.host}";')
         self.node.start()
 
         def known():
             found = {d["attributes"]["id"]["string"]: name for name, d in (self.api.pool() or {}).items() if "profile" in d["attributes"]
-                     or d["attributes"]["type"]["string"] == "gpu"}
+                     or d["attributes"].get("type", {}).get("string") == "gpu"}
             return instance in found and uuid(1) in found and found
 
         devices = until(known, "both devices")

@@ -119,8 +119,8 @@ class Json(ToolTest):
         wanted = documented()
         # A host without NUMA, and one on which all devices are found, has none. Claims and the rest of DRA need an API server:
         # test_dra_pods.py, test_dra.py; probes have failed in test_notices.py.
-        rare = {*(f"resources[].devices[].findings[].{member}" for member in ("reason", "severity", "text")), "dra.lacks[]", "resources[].scan_notes[]", "resources[].devices[].numa[]",
-                *(f"resources[].devices[].claims[].{member}" for member in ("id", "namespace", "name", "uid", "admin"))}
+        rare = {*(f"resources[].devices[].findings[].{member}" for member in ("reason", "severity", "text")), "dra.lacks[]", "dra.drivers[].lacks[]", "resources[].scan_notes[]", "resources[].devices[].numa[]",
+                *(f"resources[].devices[].claims[].{member}" for member in ("id", "namespace", "name", "uid", "driver", "admin"))}
         shown = {path: kind for answer in (self.ctl("status", "--json"), self.ctl("devices", "--json"))
                  for path, kind in flatten(json.loads(answer.stdout))}
         self.assertEqual(set(wanted["status, devices, explain"]) - set(shown) - rare, set())

@@ -66,7 +66,6 @@ static int setup(void **state)
 	struct node_fixture *f = &fixture;
 	static uint64_t last_question;
 	struct dra_node_options options = {
-		.driver = "devices.vendor.example",
 		.number = 1,
 		.last_question = &last_question,
 	};

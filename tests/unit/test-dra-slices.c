@@ -366,7 +366,8 @@ static void check_held(const char *cause, unsigned lacks, const char *wanted)
 
 	dra_device_name("vendor.example/gpu", "gpu-0001", name);
 	(void)json_object_set_new(held, name,
-		json_pack("{s:s, s:s}", "resource", "vendor.example/gpu", "id", "gpu-0001"));
+		json_pack("{s:s, s:s, s:s}", "driver", DRIVER, "resource", "vendor.example/gpu",
+			"id", "gpu-0001"));
 	assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
 	device = json_array_get(json_array_get(inventory.slices, 0), 1);
 	assert_string_equal(json_string_value(json_object_get(device, "name")), name);
@@ -406,6 +407,11 @@ static void test_changes_of_held_devices(void **state)
 		{ "{}", "{\"unlisted\": {}}", 0, true },
 		{ "{\"unlisted\": {}}", "{}", 0, true },
 		{ "{\"unlisted\": {}}", "{\"unlisted\": {}, \"HEALTHY\": {}}", 0, false },
+		/* A listed device is left out while a claim of another driver holds it. */
+		{ "{}", "{\"HEALTHY\": {\"driver\": \"other.example\"}}", 0, true },
+		{ "{\"HEALTHY\": {\"driver\": \"other.example\"}}", "{}", 0, true },
+		{ "{\"HEALTHY\": {\"driver\": \"other.example\"}}", "{\"HEALTHY\": {}}", 0, true },
+		{ "{}", "{\"unlisted\": {\"driver\": \"other.example\"}}", 0, false },
 	};
 	json_auto_t *resources = many(2, 1, "probe");
 	char healthy[DRA_DEVICE_NAME_MAX + 1], unhealthy[DRA_DEVICE_NAME_MAX + 1];
@@ -425,14 +431,21 @@ static void test_changes_of_held_devices(void **state)
 			json_t *device;
 
 			held[k] = json_object();
-			json_object_foreach(named, name, device)(void) json_object_set(held[k],
-				streq(name, "HEALTHY")             ? healthy
-					: streq(name, "UNHEALTHY") ? unhealthy
-								   : name,
-				device);
+			json_object_foreach(named, name, device)
+			{
+				if (!json_object_get(device, "driver"))
+					(void)json_object_set_new(
+						device, "driver", json_string(DRIVER));
+				(void)json_object_set(held[k],
+					streq(name, "HEALTHY")             ? healthy
+						: streq(name, "UNHEALTHY") ? unhealthy
+									   : name,
+					device);
+			}
 		}
 		assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
-		if (dra_inventory_follows_held(&inventory, held[0], held[1]) != cases[i].follows)
+		if (dra_inventory_follows_held(&inventory, DRIVER, held[0], held[1]) !=
+			cases[i].follows)
 			fail_msg("%s to %s", cases[i].before, cases[i].now);
 		dra_inventory_done(&inventory);
 		json_decref(held[0]);
@@ -444,7 +457,8 @@ static void test_changes_of_held_devices(void **state)
 static void test_unlisted_devices(void **state)
 {
 	json_auto_t *resources = many(DRA_SLICE_DEVICES_MAX, -1, "");
-	json_auto_t *held = parse("{\"a-0\": {\"resource\": \"v.e/old\", \"id\": \"a\"}}");
+	json_auto_t *held = parse("{\"a-0\": {\"driver\": \"" DRIVER
+				  "\", \"resource\": \"v.e/old\", \"id\": \"a\"}}");
 	json_auto_t *wanted = parse("[{\"name\": \"a-0\", \"attributes\": {\"resource\": "
 				    "{\"string\": \"v.e/old\"}, \"id\": {\"string\": \"a\"}, "
 				    "\"k8s.cni.cncf.io/deviceID\": {\"string\": \"a\"}, "
@@ -458,6 +472,34 @@ static void test_unlisted_devices(void **state)
 	assert_true(json_equal(json_array_get(inventory.slices, 1), wanted));
 	/* The kubelet gets no health of it, because none is known. */
 	assert_null(json_object_get(inventory.names, "a-0"));
+	dra_inventory_done(&inventory);
+}
+
+/* A device that a claim of another driver holds is in the slices of that driver. */
+static void test_held_by_another_driver(void **state)
+{
+	json_auto_t *resources = many(3, -1, ""), *held = json_object();
+	const struct dra_inventory_options options = { .driver = DRIVER, .held = held };
+	char name[DRA_DEVICE_NAME_MAX + 1];
+	struct dra_inventory inventory;
+	const json_t *devices;
+
+	dra_device_name("vendor.example/gpu", "gpu-0001", name);
+	(void)json_object_set_new(held, name,
+		json_pack("{s:s, s:s, s:s}", "driver", "other.example", "resource",
+			"vendor.example/gpu", "id", "gpu-0001"));
+	(void)json_object_set_new(held, "gone-0",
+		json_pack("{s:s, s:s, s:s}", "driver", "other.example", "resource", "v.e/gone",
+			"id", "gone-0"));
+	assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+	assert_int_equal(json_array_size(inventory.slices), 1);
+	devices = json_array_get(inventory.slices, 0);
+	assert_int_equal(json_array_size(devices), 2);
+	for (size_t i = 0; i < 2; i++)
+		assert_string_not_equal(
+			json_string_value(json_object_get(json_array_get(devices, i), "name")),
+			name);
+	assert_int_equal(inventory.left_out, 1);
 	dra_inventory_done(&inventory);
 }
 
@@ -673,8 +715,15 @@ static int read_claim(const char *text, json_t **ret, struct error *error)
 {
 	json_auto_t *claim = parse(text);
 	json_auto_t *names = parse("{\"gpu-a\": {\"resource\": \"v.e/gpu\", \"id\": \"gpu#1\"}}");
+	json_auto_t *held = parse("{\"gpu-h\": {\"driver\": \"" DRIVER
+				  "\", \"resource\": \"v.e/moved\", \"id\": \"h\"}, "
+				  "\"gpu-o\": {\"driver\": \"other.example\", \"resource\": "
+				  "\"v.e/gpu\", \"id\": \"o\"}}");
+	const struct dra_known known = {
+		.driver = DRIVER, .pool = "n", .names = names, .held = held
+	};
 
-	return dra_allocation_read(claim, "u-1", DRIVER, "n", names, ret, error);
+	return dra_allocation_read(claim, "u-1", &known, ret, error);
 }
 
 static void test_allocation(void **state)
@@ -685,7 +734,7 @@ static void test_allocation(void **state)
 		      "[{\"request\": \"r\", \"pool\": \"n\", \"name\": \"gpu-a\", \"resource\": "
 		      "\"v.e/gpu\", \"id\": \"gpu#1\", \"admin\": false}]}");
 	struct error error = { 0 };
-	json_t *none;
+	json_t *none, *held;
 
 	assert_int_equal(read_claim(CLAIM("u-1",
 					    RESULT("r/sub", DRIVER, "n", "gpu-a") "," RESULT(
@@ -700,6 +749,12 @@ static void test_allocation(void **state)
 	assert_int_equal(read_claim(CLAIM("u-1", RESULT("r", DRIVER, "n", "gpu-b")), &none, &error),
 		-ENODEV);
 	assert_int_equal(read_claim("{\"metadata\": {\"uid\": \"u-1\"}}", &none, &error), -ENODATA);
+	/* Held by a claim of this driver, which may no longer have the resource, and of another. */
+	assert_int_equal(
+		read_claim(CLAIM("u-1", RESULT("r", DRIVER, "n", "gpu-h")), &held, &error), 0);
+	json_decref(held);
+	assert_int_equal(read_claim(CLAIM("u-1", RESULT("r", DRIVER, "n", "gpu-o")), &none, &error),
+		-ENODEV);
 }
 
 #define CONFIG(driver)                                                   \
@@ -713,16 +768,16 @@ static void test_parameters(void **state)
 	json_auto_t *names = parse("{\"gpu-a\": {\"resource\": \"v.e/gpu\", \"id\": \"gpu#1\"}}");
 	json_t *devices = json_object_get(
 		json_object_get(json_object_get(claim, "status"), "allocation"), "devices");
+	const struct dra_known known = { .driver = DRIVER, .pool = "n", .names = names };
 	struct error error = { 0 };
 	json_t *read;
 
 	(void)json_object_set_new(devices, "config", parse("[" CONFIG("other.example") "]"));
-	assert_int_equal(dra_allocation_read(claim, "u-1", DRIVER, "n", names, &read, &error), 0);
+	assert_int_equal(dra_allocation_read(claim, "u-1", &known, &read, &error), 0);
 	json_decref(read);
 	(void)json_object_set_new(
 		devices, "config", parse("[" CONFIG("other.example") "," CONFIG(DRIVER) "]"));
-	assert_int_equal(
-		dra_allocation_read(claim, "u-1", DRIVER, "n", names, &read, &error), -EINVAL);
+	assert_int_equal(dra_allocation_read(claim, "u-1", &known, &read, &error), -EINVAL);
 	assert_non_null(strstr(error.message, "which takes none"));
 }
 
@@ -770,11 +825,11 @@ static void test_times_of_taints(void **state)
 static void test_unknown_devices(void **state)
 {
 	json_auto_t *claim = parse(CLAIM("u-1", RESULT("r", DRIVER, "n", "gpu-a")));
+	const struct dra_known known = { .driver = DRIVER, .pool = "n" };
 	struct error error = { 0 };
 	json_t *none;
 
-	assert_int_equal(
-		dra_allocation_read(claim, "u-1", DRIVER, "n", NULL, &none, &error), -EAGAIN);
+	assert_int_equal(dra_allocation_read(claim, "u-1", &known, &none, &error), -EAGAIN);
 }
 
 int main(void)
@@ -792,6 +847,7 @@ int main(void)
 		cmocka_unit_test(test_held_devices),
 		cmocka_unit_test(test_changes_of_held_devices),
 		cmocka_unit_test(test_unlisted_devices),
+		cmocka_unit_test(test_held_by_another_driver),
 		cmocka_unit_test(test_dropped_fields),
 		cmocka_unit_test(test_used_fields),
 		cmocka_unit_test(test_refused_fields),

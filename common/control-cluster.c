@@ -41,7 +41,8 @@ static const struct control_rule rules[] = {
 		.fields = FIELD_DRIVER | FIELD_TEXT },
 	[CLUSTER_HAPPENED] = { .name = "HAPPENED",
 		.to_supervisor = true,
-		.fields = FIELD_NUMBER | FIELD_TEXT },
+		.fields = FIELD_DRIVER | FIELD_NUMBER | FIELD_TEXT },
+	[CLUSTER_API_FAILED] = { .name = "API_FAILED", .to_supervisor = true },
 	[CLUSTER_UNKNOWN] = { .name = "UNKNOWN",
 		.to_supervisor = true,
 		.fields = FIELD_NUMBER,
@@ -58,13 +59,13 @@ const char *const cluster_events[_CLUSTER_EVENT_MAX] = {
 	[CLUSTER_PREPARE_FAILED] = "prepare failed",
 	[CLUSTER_UNPREPARE_OK] = "unprepare ok",
 	[CLUSTER_UNPREPARE_FAILED] = "unprepare failed",
-	[CLUSTER_API_FAILED] = "API failed",
 };
 
-void control_cluster_count(enum cluster_event event, uint64_t usec)
+void control_cluster_count(enum cluster_event event, uint64_t driver, uint64_t usec)
 {
 	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_HAPPENED);
 
+	message.driver = driver;
 	message.number = MAX_OF(usec, (uint64_t)1);
 	(void)snprintf(message.text, sizeof(message.text), "%s", cluster_events[event]);
 	(void)control_send(CONTROL_FD, &message);

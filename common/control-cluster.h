@@ -32,23 +32,22 @@ enum cluster_type {
 	CLUSTER_PREPARE,       /* [driver, number, fd] sealed memfd with JSON, see
 				  supervisor/books/dra-claim.h */
 	CLUSTER_UNPREPARE,     /* [driver, number, text] uid of the claim */
-	CLUSTER_PUBLISHED, /* [driver, text] resource whose devices are stored in ResourceSlices,
-			      since the driver was registered */
-	CLUSTER_HAPPENED,  /* [number, text] an event that is counted, see cluster_events; number:
-			      microseconds that it took */
-	CLUSTER_UNKNOWN,   /* [number, fd] answers LOOK_UP; sealed memfd with JSON: an array of the
-			      UIDs of the claims that the API server does not have */
-	CLUSTER_POOL,      /* [driver, pool, text] what is published; text: what fails, or empty */
+	CLUSTER_PUBLISHED,  /* [driver, text] resource whose devices are stored in ResourceSlices,
+			       since the driver was registered */
+	CLUSTER_HAPPENED,   /* [driver, number, text] an event that is counted, see cluster_events;
+			       number: microseconds that it took */
+	CLUSTER_API_FAILED, /* [] a request to the API server failed */
+	CLUSTER_UNKNOWN,    /* [number, fd] answers LOOK_UP; sealed memfd with JSON: an array of the
+			       UIDs of the claims that the API server does not have */
+	CLUSTER_POOL,       /* [driver, pool, text] what is published; text: what fails, or empty */
 };
 
-/* What devplugd-cluster counts: a claim of the kubelet's calls that was answered, and requests to
- * the API server that failed. */
+/* What devplugd-cluster counts: a claim of the kubelet's calls that was answered. */
 enum cluster_event {
 	CLUSTER_PREPARE_OK,
 	CLUSTER_PREPARE_FAILED,
 	CLUSTER_UNPREPARE_OK,
 	CLUSTER_UNPREPARE_FAILED,
-	CLUSTER_API_FAILED,
 	_CLUSTER_EVENT_MAX,
 };
 
@@ -56,7 +55,7 @@ enum cluster_event {
 extern const char *const cluster_events[_CLUSTER_EVENT_MAX];
 
 /* Sends CLUSTER_HAPPENED to the supervisor; one that it cannot take is not counted. */
-void control_cluster_count(enum cluster_event event, uint64_t usec);
+void control_cluster_count(enum cluster_event event, uint64_t driver, uint64_t usec);
 
 extern const struct control_protocol control_cluster;
 

@@ -78,12 +78,13 @@ static struct request *request_free(struct request *request)
 
 static void give_answer(struct request *request, const struct dra_answer *answer)
 {
+	const struct control_message failed = CLUSTER_MESSAGE_INIT(CLUSTER_API_FAILED);
 	dra_answer_handler on_answer = TAKE_PTR(request->on_answer);
 	void *userdata = request->userdata;
 
 	(void)request_free(request);
 	if (on_answer && answer->failure)
-		control_cluster_count(CLUSTER_API_FAILED, 0);
+		(void)control_send(CONTROL_FD, &failed);
 	if (on_answer)
 		on_answer(answer, userdata);
 }

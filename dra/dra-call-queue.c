@@ -49,23 +49,24 @@ static const Dra__Claim *claim_of(const struct job *job)
 	return job->call->claims[job->at];
 }
 
-static void count(const struct dra_call *call, bool failed)
+static void count(const struct dra_call *call, uint64_t driver, bool failed)
 {
 	enum cluster_event event = call->prepare
 		? failed ? CLUSTER_PREPARE_FAILED : CLUSTER_PREPARE_OK
 		: failed ? CLUSTER_UNPREPARE_FAILED
 			 : CLUSTER_UNPREPARE_OK;
 
-	control_cluster_count(event, now_usec(CLOCK_MONOTONIC) - call->arrived_at);
+	control_cluster_count(event, driver, now_usec(CLOCK_MONOTONIC) - call->arrived_at);
 }
 
 /* Takes the devices. */
-static void set_outcome(struct dra_call *call, size_t at, json_t *devices, const char *failure)
+static void set_outcome(const struct dra_calls *calls, struct dra_call *call, size_t at,
+	json_t *devices, const char *failure)
 {
 	call->outcomes[at].devices = devices;
 	/* A process that stops answers no call. */
 	if (devices || failure)
-		count(call, failure && *failure);
+		count(call, calls->options->number, failure && *failure);
 	if (!failure || !*failure)
 		return;
 	call->outcomes[at].failure = strdup(failure);
@@ -84,7 +85,7 @@ static void end_job(struct job *job, json_t *devices, const char *failure)
 		}
 	if (job->stage == READING)
 		dra_api_cancel(job->calls->options->api, job);
-	set_outcome(job->call, job->at, devices, failure);
+	set_outcome(job->calls, job->call, job->at, devices, failure);
 	job->call->n_open--;
 	json_decref(job->question);
 	free(job);
@@ -240,7 +241,7 @@ static void begin_claims(struct dra_calls *calls)
 			const char *failure = begin_claim(calls, call);
 
 			if (failure)
-				set_outcome(call, call->n_begun - 1, NULL, failure);
+				set_outcome(calls, call, call->n_begun - 1, NULL, failure);
 		}
 }
 
@@ -288,7 +289,7 @@ static void end_call(struct dra_calls *calls, struct dra_call *call)
 			end_job(job, NULL, failure);
 	}
 	while (call->n_begun < call->n_claims)
-		set_outcome(call, call->n_begun++, NULL, failure);
+		set_outcome(calls, call, call->n_begun++, NULL, failure);
 }
 
 static int on_call_timer(sd_event_source *source, uint64_t usec, void *userdata)

@@ -324,46 +324,74 @@ static void write_processes(const struct scrape *scrape, struct exposition *out)
 
 /* --- Dynamic Resource Allocation --- */
 
+static const char *const dra_calls[] = { "prepare", "unprepare" };
+static const char *const dra_outcomes[] = { "ok", "failed" };
+
+/* The number of the claims of a driver with that outcome (0), or the microseconds that they took
+ * (1). */
+static uint64_t dra_call_number(const json_t *driver, size_t call, size_t outcome, size_t which)
+{
+	char key[32];
+
+	(void)snprintf(key, sizeof(key), "%s %s", dra_calls[call], dra_outcomes[outcome]);
+	return scrape_element(json_object_get(driver, key), which);
+}
+
+#define FOR_EACH_DRA_CALL(name, driver, all)                                                       \
+	json_object_foreach(all, name, driver) for (size_t call = 0; call < ARRAY_SIZE(dra_calls); \
+						    call++)
+
+static void write_dra_calls(json_t *all, struct exposition *out)
+{
+	const char *name;
+	json_t *driver;
+
+	exposition_begin(out, "devplugd_dra_calls_total", "counter",
+		"Claims that the kubelet had prepared or unprepared, or was refused.");
+	FOR_EACH_DRA_CALL(name, driver, all)
+	for (size_t i = 0; i < ARRAY_SIZE(dra_outcomes); i++)
+		exposition_add(out, "",
+			LABELS({ "driver", name }, { "call", dra_calls[call] },
+				{ "outcome", dra_outcomes[i] }),
+			dra_call_number(driver, call, i, 0));
+	exposition_begin(out, "devplugd_dra_call_duration_seconds", "summary",
+		"Time until a claim was prepared or unprepared, or refused.");
+	FOR_EACH_DRA_CALL(name, driver, all)
+	{
+		exposition_add_seconds(out, "_sum",
+			LABELS({ "driver", name }, { "call", dra_calls[call] }),
+			dra_call_number(driver, call, 0, 1) + dra_call_number(driver, call, 1, 1));
+		exposition_add(out, "_count",
+			LABELS({ "driver", name }, { "call", dra_calls[call] }),
+			dra_call_number(driver, call, 0, 0) + dra_call_number(driver, call, 1, 0));
+	}
+}
+
 static void write_dra(const struct scrape *scrape, struct exposition *out)
 {
-	static const char *const calls[] = { "prepare", "unprepare" };
-	static const char *const outcomes[] = { "ok", "failed" };
 	const json_t *dra = json_object_get(scrape->root, "dra");
-	uint64_t number[2][2], usec[2][2];
+	json_t *all = json_object_get(dra, "drivers"), *driver;
+	const char *name;
 
 	if (!dra)
 		return;
-	for (size_t i = 0; i < 4; i++) {
-		char key[32];
-		const json_t *event;
-
-		(void)snprintf(key, sizeof(key), "%s %s", calls[i / 2], outcomes[i % 2]);
-		event = json_object_get(dra, key);
-		number[i / 2][i % 2] = scrape_element(event, 0);
-		usec[i / 2][i % 2] = scrape_element(event, 1);
-	}
-	exposition_begin(out, "devplugd_dra_calls_total", "counter",
-		"Claims that the kubelet had prepared or unprepared, or was refused.");
-	for (size_t i = 0; i < 4; i++)
-		exposition_add(out, "",
-			LABELS({ "call", calls[i / 2] }, { "outcome", outcomes[i % 2] }),
-			number[i / 2][i % 2]);
-	exposition_begin(out, "devplugd_dra_call_duration_seconds", "summary",
-		"Time until a claim was prepared or unprepared, or refused.");
-	for (size_t i = 0; i < 2; i++) {
-		exposition_add_seconds(
-			out, "_sum", LABELS({ "call", calls[i] }), usec[i][0] + usec[i][1]);
-		exposition_add(
-			out, "_count", LABELS({ "call", calls[i] }), number[i][0] + number[i][1]);
-	}
+	write_dra_calls(all, out);
 	exposition_begin(out, "devplugd_dra_claims", "gauge", "Claims that are prepared.");
-	exposition_add(out, "", NULL, 0, scrape_number(dra, "claims"));
+	json_object_foreach(all, name, driver)
+	{
+		exposition_add(
+			out, "", LABELS({ "driver", name }), scrape_number(driver, "claims"));
+	}
 	exposition_begin(out, "devplugd_dra_slices", "gauge",
 		"ResourceSlices of this node that the API server has stored.");
-	exposition_add(out, "", NULL, 0, scrape_number(dra, "slices"));
+	json_object_foreach(all, name, driver)
+	{
+		exposition_add(
+			out, "", LABELS({ "driver", name }), scrape_number(driver, "slices"));
+	}
 	exposition_begin(out, "devplugd_dra_api_errors_total", "counter",
 		"Requests to the API server that failed.");
-	exposition_add(out, "", NULL, 0, scrape_element(json_object_get(dra, "API failed"), 0));
+	exposition_add(out, "", NULL, 0, scrape_number(dra, "api_failures"));
 }
 
 /* --- devices; those that belong to another resource are shown there --- */

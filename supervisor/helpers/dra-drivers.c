@@ -227,6 +227,29 @@ json_t *dra_drivers_describe(const struct dra_drivers *all, const char *first)
 	return list;
 }
 
+static json_t *pack_numbers(const struct dra_registrant *driver, const json_t *claims)
+{
+	json_t *object = json_pack("{s:I, s:I}", "slices", (json_int_t)driver->slices, "claims",
+		json_integer_value(json_object_get(claims, driver->name)));
+
+	for (size_t i = 0; i < _CLUSTER_EVENT_MAX; i++)
+		(void)json_object_set_new(object, cluster_events[i],
+			json_pack("[I, I]", (json_int_t)driver->counts[i].number,
+				(json_int_t)driver->counts[i].usec));
+	return object;
+}
+
+json_t *dra_drivers_numbers(const struct dra_drivers *all)
+{
+	json_auto_t *claims = dra_claims_by_driver(all->claims);
+	json_t *numbers = json_object();
+
+	for (size_t i = 0; i < all->n_items; i++)
+		(void)json_object_set_new(
+			numbers, all->items[i]->name, pack_numbers(all->items[i], claims));
+	return numbers;
+}
+
 void dra_drivers_done(struct dra_drivers *all)
 {
 	for (size_t i = 0; i < all->n_items; i++)

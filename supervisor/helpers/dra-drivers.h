@@ -65,4 +65,7 @@ void dra_drivers_check(const struct dra_drivers *all);
  * memory. */
 json_t *dra_drivers_describe(const struct dra_drivers *all, const char *first);
 
+/* For metrics: the member "drivers" of dra_numbers(), a new reference. NULL: no memory. */
+json_t *dra_drivers_numbers(const struct dra_drivers *all);
+
 void dra_drivers_done(struct dra_drivers *all);

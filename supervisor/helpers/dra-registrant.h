@@ -9,12 +9,18 @@
 #include <jansson.h>
 #include <systemd/sd-event.h>
 
-#include "common/control.h"
+#include "common/control-cluster.h"
+#include "common/log.h"
 #include "supervisor/kubelet/session-sockets.h"
 
 struct auxiliary;
 struct dra_registrant;
 struct manager;
+
+/* What happened since the driver was added, by enum cluster_event. */
+struct dra_counts {
+	uint64_t number, usec;
+};
 
 /* `driver->registered` or `driver->failure` has changed; `before`: whether it was registered. */
 typedef void (*dra_registrant_handler)(
@@ -28,6 +34,8 @@ struct dra_registrant {
 	uint64_t generation, slices, lacks; /* as CLUSTER_POOL */
 	char api_failure[CONTROL_TEXT_MAX];
 	/* of the owner */
+	struct log_once logged; /* failures since the API server's last answer */
+	struct dra_counts counts[_CLUSTER_EVENT_MAX];
 	json_t *resources;     /* the names of those that are served under it */
 	bool in_use;           /* it has resources or claims */
 	uint64_t unused_since; /* CLOCK_MONOTONIC; if not in use */

@@ -50,9 +50,9 @@ struct dra {
 	struct dra_refreshes *refreshes;
 	struct unknown_claims *unknown;
 
-	uint64_t held_sent; /* see dra_held_send() */
-	struct dra_counts counts[_CLUSTER_EVENT_MAX];
-	struct log_once logged;        /* failures since the API server's last answer */
+	uint64_t held_sent;            /* see dra_held_send() */
+	uint64_t api_failures;         /* requests since the daemon started */
+	struct log_once logged;        /* files of credentials that are refused */
 	struct log_once claims_logged; /* that claims cannot be unprepared */
 	struct log_budget log_budget;
 };
@@ -71,11 +71,11 @@ static bool may_log(struct dra *dra)
 }
 
 /* Whether this failure may be logged; each failure is logged once. NULL: there is none. */
-static bool may_log_failure(struct dra *dra, const char *failure)
+static bool may_log_failure(struct dra *dra, struct log_once *logged, const char *failure)
 {
 	const struct log_fields fields = fields_of(dra);
 
-	return log_once_admits_within(&dra->logged, &dra->log_budget, &fields, failure);
+	return log_once_admits_within(logged, &dra->log_budget, &fields, failure);
 }
 
 /* --- sessions of resources --- */
@@ -331,7 +331,7 @@ static bool handle_file_wanted(struct dra *dra, struct control_message *message)
 		r = dra_credentials_open(&dra->identity, message->text, &error);
 	if (r >= 0)
 		answer.fds[0] = r;
-	if (r == -EPERM && may_log_failure(dra, error.message))
+	if (r == -EPERM && may_log_failure(dra, &dra->logged, error.message))
 		log_error("devplugd-cluster does not get a file: %s", error.message);
 	(void)snprintf(
 		answer.text, sizeof(answer.text), "%s", r < 0 ? error.message : dra->identity.path);
@@ -363,13 +363,24 @@ static bool handle_session_ended(struct dra *dra, struct control_message *messag
 
 static bool handle_happened(struct dra *dra, struct control_message *message)
 {
-	for (size_t i = 0; i < _CLUSTER_EVENT_MAX; i++)
-		if (streq(message->text, cluster_events[i])) {
-			dra->counts[i].number++;
-			dra->counts[i].usec += MIN_OF(message->number, EVENT_TIME_MAX);
-			return true;
+	struct dra_registrant *driver = dra_drivers_find(&dra->drivers, message->driver);
+
+	for (size_t i = 0; i < _CLUSTER_EVENT_MAX; i++) {
+		if (!streq(message->text, cluster_events[i]))
+			continue;
+		if (driver) {
+			driver->counts[i].number++;
+			driver->counts[i].usec += MIN_OF(message->number, EVENT_TIME_MAX);
 		}
+		return true;
+	}
 	return false;
+}
+
+static bool handle_api_failed(struct dra *dra, struct control_message *message)
+{
+	dra->api_failures++;
+	return true;
 }
 
 static bool handle_published(struct dra *dra, struct control_message *message)
@@ -391,7 +402,9 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 
 	if (!driver)
 		return true;
-	if (may_log_failure(dra, text))
+	if (!text)
+		(void)may_log_failure(dra, &dra->logged, NULL);
+	if (may_log_failure(dra, &driver->logged, text))
 		log_warning("API server: %s", message->text);
 	else if (driver->api_failure[0] && !text && may_log(dra))
 		log_notice("the API server answers again");
@@ -412,6 +425,7 @@ static bool on_message(struct control_message *message, void *userdata)
 {
 	static bool (*const handlers[])(struct dra * dra, struct control_message * message) = {
 		[CLUSTER_HAPPENED] = handle_happened,
+		[CLUSTER_API_FAILED] = handle_api_failed,
 		[CLUSTER_PUBLISHED] = handle_published,
 		[CLUSTER_FILE_WANTED] = handle_file_wanted,
 		[CLUSTER_NODE] = handle_node,
@@ -597,17 +611,12 @@ void dra_configure(struct dra *dra)
 	notify_later(dra);
 }
 
-bool dra_numbers(const struct dra *dra, struct dra_counts ret_counts[static _CLUSTER_EVENT_MAX],
-	uint64_t *ret_slices, uint64_t *ret_claims)
+json_t *dra_numbers(const struct dra *dra)
 {
 	if (!dra || !dra->settings)
-		return false;
-	memcpy(ret_counts, dra->counts, sizeof(dra->counts));
-	*ret_slices = 0;
-	for (size_t i = 0; i < dra->drivers.n_items; i++)
-		*ret_slices += dra->drivers.items[i]->slices;
-	*ret_claims = dra_claims_count(dra->claims);
-	return true;
+		return NULL;
+	return json_pack("{s:I, s:o}", "api_failures", (json_int_t)dra->api_failures, "drivers",
+		dra_drivers_numbers(&dra->drivers));
 }
 
 json_t *dra_describe(const struct dra *dra)

@@ -44,15 +44,10 @@ void dra_check_session(struct dra *dra);
 void dra_take_edits(struct dra *dra, const struct child *child, struct control_message *message);
 void dra_child_gone(struct dra *dra, const struct child *child);
 
-/* What happened since the daemon started, by enum cluster_event. */
-struct dra_counts {
-	uint64_t number, usec;
-};
-
-/* For metrics: whether DRA is in use, and then the counts, and how many ResourceSlices are stored
- * and claims prepared. `dra` may be NULL. */
-bool dra_numbers(const struct dra *dra, struct dra_counts ret_counts[static _CLUSTER_EVENT_MAX],
-	uint64_t *ret_slices, uint64_t *ret_claims);
+/* For metrics: {"api_failures": number of requests, "drivers": by name: {"slices", "claims":
+ * numbers, EVENT: [number, microseconds]}}, with the names of cluster_events; a new reference.
+ * NULL: DRA is not in use, or memory is short. `dra` may be NULL. */
+json_t *dra_numbers(const struct dra *dra);
 
 /* For display: the member "dra" of the state, or NULL if no resource is served by DRA. `dra` NULL:
  * none is. */

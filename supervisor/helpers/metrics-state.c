@@ -190,25 +190,6 @@ static json_t *pack_resource(const struct child *child)
 	return json_object_update(object, numbers) < 0 ? NULL : json_incref(object);
 }
 
-/* The number of each event and the microseconds that they took, by name; NULL: DRA is not in use,
- * or memory is short. */
-static json_t *pack_dra(const struct manager *manager)
-{
-	struct dra_counts counts[_CLUSTER_EVENT_MAX];
-	json_auto_t *object = json_object();
-	uint64_t slices, claims;
-	int r = 0;
-
-	if (!dra_numbers(manager->dra, counts, &slices, &claims))
-		return NULL;
-	r |= json_object_set_new(object, "slices", json_integer((json_int_t)slices));
-	r |= json_object_set_new(object, "claims", json_integer((json_int_t)claims));
-	for (size_t i = 0; i < _CLUSTER_EVENT_MAX; i++)
-		r |= json_object_set_new(object, cluster_events[i],
-			pack_numbers((const uint64_t[]){ counts[i].number, counts[i].usec }, 2));
-	return r < 0 ? NULL : json_incref(object);
-}
-
 int metrics_state(const struct manager *manager, const struct metrics_facts *facts, int *ret_fd)
 {
 	json_auto_t *root = pack_daemon(manager, facts);
@@ -219,7 +200,7 @@ int metrics_state(const struct manager *manager, const struct metrics_facts *fac
 	for (size_t i = 0; i < manager->n_children; i++)
 		r |= json_array_append_new(resources, pack_resource(manager->children[i]));
 	r |= json_object_set_new(root, "resources", resources);
-	dra = pack_dra(manager);
+	dra = dra_numbers(manager->dra);
 	if (dra)
 		r |= json_object_set_new(root, "dra", dra);
 	/* The resource and the id of each device that a claim has by another name. */

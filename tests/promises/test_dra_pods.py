@@ -76,16 +76,16 @@ class DraPods(DraPodTest):
                     if line.startswith("devplugd_dra_")}
 
         def count(call, outcome):
-            return dra()[f'devplugd_dra_calls_total{{call="{call}",outcome="{outcome}"}}']
+            return dra()[f'devplugd_dra_calls_total{{driver="{DRIVER}",call="{call}",outcome="{outcome}"}}']
 
         self.assertEqual((count("prepare", "ok"), count("prepare", "failed"), count("unprepare", "ok")), (1, 0, 0))
-        self.assertEqual((dra()["devplugd_dra_claims"], dra()["devplugd_dra_slices"], dra()["devplugd_dra_api_errors_total"]), (1, 1, 0))
+        self.assertEqual((dra()[f'devplugd_dra_claims{{driver="{DRIVER}"}}'], dra()[f'devplugd_dra_slices{{driver="{DRIVER}"}}'], dra()["devplugd_dra_api_errors_total"]), (1, 1, 0))
         self.api.allocate("thief", DRIVER, [("r", self.api.device_named("vendor.example/gpu", int(ids[0][-1])))])
         self.assertIn("still prepared", self.pod("thief", self.api.claims["default", "thief"])["message"])
         until(lambda: "cannot prepare the claim default/thief: device" in self.node.output(), "the claim in the log")
         self.assertEqual((count("prepare", "ok"), count("prepare", "failed")), (1, 1))
-        self.assertEqual(dra()['devplugd_dra_call_duration_seconds_count{call="prepare"}'], 2)
-        self.assertGreater(dra()['devplugd_dra_call_duration_seconds_sum{call="prepare"}'], 0)
+        self.assertEqual(dra()[f'devplugd_dra_call_duration_seconds_count{{driver="{DRIVER}",call="prepare"}}'], 2)
+        self.assertGreater(dra()[f'devplugd_dra_call_duration_seconds_sum{{driver="{DRIVER}",call="prepare"}}'], 0)
         self.assertEqual(self.remove("thief"), "")
         self.assertEqual(len(ids), 2)
         until(lambda: told() == wanted, f"the pod in the metrics, not {told()}")
@@ -93,7 +93,7 @@ class DraPods(DraPodTest):
         before = count("unprepare", "ok")
         self.assertEqual(self.remove("trainer"), "")
         self.assertIn(f"unprepared the claim default/{claim}\n", self.node.output())
-        self.assertEqual((count("unprepare", "ok"), dra()["devplugd_dra_claims"]), (before + 1, 0))
+        self.assertEqual((count("unprepare", "ok"), dra()[f'devplugd_dra_claims{{driver="{DRIVER}"}}']), (before + 1, 0))
         self.api.faults = [lambda method, path: 503 if method == "PUT" else None]
         self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0").returncode, 0)
         until(lambda: dra()["devplugd_dra_api_errors_total"] > 0, "the failed requests in the metrics")

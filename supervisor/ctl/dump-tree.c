@@ -98,8 +98,10 @@ static int hide(struct dump *dump, const char *value, FILE *stream)
 
 	if (number < 0)
 		return number;
-	if (!*value || value[strspn(value, "0123456789abcdefABCDEF:-")]) {
-		(void)fprintf(stream, *value ? "hidden-%d" : "", number);
+	if (!*value)
+		return 0;
+	if (value[strspn(value, "0123456789abcdefABCDEF:-")]) {
+		(void)fprintf(stream, "hidden-%d", number);
 		return 0;
 	}
 	copy = strdup(value);

@@ -164,6 +164,11 @@ class VendorPackage(unittest.TestCase):
         found, = json.loads(self.run_program("devplugctl", "dra", "classes"))["items"]
         self.assertEqual(found["spec"]["extendedResourceName"], "acme.example/accelerator")
         self.assertIn("devices.vendor.example", found["spec"]["selectors"][0]["cel"]["expression"])
+        driver = re.search(r'`(dra = \{ driver = "accelerator.acme.example"; \})`', PAGE)[1]
+        self.write("devplugd.conf.d/50-acme.conf",
+                   block("drop-in").replace('preset = "acme";', f'preset = "acme"; serve = "dra"; {driver};'))
+        found, = json.loads(self.run_program("devplugctl", "dra", "classes"))["items"]
+        self.assertIn("accelerator.acme.example", found["spec"]["selectors"][0]["cel"]["expression"])
 
 
 class Queries(unittest.TestCase):

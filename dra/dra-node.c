@@ -124,10 +124,6 @@ void dra_node_open_session(struct dra_node *node, struct control_message *messag
 /* The kubelet cannot be distinguished from other clients; it connects again. */
 void dra_node_free_the_way(struct dra_node *node)
 {
-	if (!rpc_is_held_up())
-		return;
-	log_warning("a client floods the socket, so the kubelet cannot be served; closing "
-		    "all connections to the DRA driver");
 	rpc_server_end_session(node->server, node->session);
 }
 
@@ -144,8 +140,6 @@ int dra_node_new(const struct dra_node_options *options, struct dra_node **ret)
 	r = mailbox_new(options->event, node, &node->mailbox);
 	if (r >= 0)
 		r = dra_calls_new(&node->options, &node->calls);
-	if (r >= 0)
-		r = rpc_start();
 	if (r >= 0)
 		r = rpc_server_new(
 			options->event, methods, ARRAY_SIZE(methods), node, &node->server);

@@ -24,6 +24,7 @@ struct dra_node_options {
 	void *userdata;
 };
 
+/* rpc_start() comes before the first one. */
 int dra_node_new(const struct dra_node_options *options, struct dra_node **ret);
 
 /* Serves the socket of a CLUSTER_SESSION in place of an earlier one. Takes its descriptor. */
@@ -32,7 +33,7 @@ void dra_node_open_session(struct dra_node *node, struct control_message *messag
 /* Takes a CLUSTER_PREPARED. */
 void dra_node_take_prepared(struct dra_node *node, struct control_message *message);
 
-/* To be called from time to time: ends all connections if a peer blocks gRPC (rpc_is_held_up()). */
+/* Ends all connections, when a peer blocks gRPC (rpc_is_held_up()). */
 void dra_node_free_the_way(struct dra_node *node);
 
 /* The object that publishes the health of devices. */

@@ -18,6 +18,7 @@
 #include "dra/claim-lookup.h"
 #include "dra/model/dra-slices.h"
 #include "dra/served-driver.h"
+#include "proto/rpc.h"
 
 #define SETTINGS_MAX (1U << 20)
 #define MEMORY_MAX   (768UL << 20)
@@ -65,6 +66,9 @@ static int add_driver(struct driver_process *process, uint64_t number, const cha
 
 	r = array_reserve(
 		(void **)&process->drivers, process->n_drivers, sizeof(struct served_driver *));
+	/* All drivers share gRPC's queue. */
+	if (r >= 0 && process->n_drivers == 0)
+		r = rpc_start();
 	if (r >= 0)
 		r = served_driver_new(&options, name, &process->drivers[process->n_drivers]);
 	if (r >= 0)
@@ -256,8 +260,12 @@ static int on_alive(sd_event_source *source, uint64_t usec, void *userdata)
 	struct driver_process *process = userdata;
 
 	(void)control_send(CONTROL_FD, &message);
-	for (size_t i = 0; i < process->n_drivers; i++)
-		served_driver_free_the_way(process->drivers[i]);
+	if (process->n_drivers > 0 && rpc_is_held_up()) {
+		log_warning("a client floods the socket, so the kubelet cannot be served; closing "
+			    "all connections to the DRA driver");
+		for (size_t i = 0; i < process->n_drivers; i++)
+			served_driver_free_the_way(process->drivers[i]);
+	}
 	return sd_event_source_set_time_relative(source, CONTROL_ALIVE_INTERVAL);
 }
 

@@ -79,6 +79,7 @@ static int setup(void **state)
 	assert_true(sd_event_new(&f->event) >= 0);
 	options.event = f->event;
 	options.supervisor_uid = getuid();
+	assert_int_equal(rpc_start(), 0);
 	assert_int_equal(dra_node_new(&options, &f->node), 0);
 	*state = f;
 	return 0;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kubelet client, the only process that registers with the kubelet: it is killed while the kubelet has not answered,
 and while resources are served; it ends when there is nothing to register; and the processes of resources do not register."""
+import contextlib
 import os
 import selectors
 import signal
@@ -238,7 +239,13 @@ class Watched(Client):
         return sorted(name for name in os.listdir(self.registry) if not name.startswith("."))
 
     def connect(self, name, *frames):
-        peer = http2.connect(os.path.join(self.registry, name), *frames)
+        def connected():
+            # The second socket appears a moment before devplugd listens there.
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                return http2.connect(os.path.join(self.registry, name), *frames)
+            return None
+
+        peer = until(connected, f"a connection to {name}")
         peer.settimeout(LIMIT)
         self.addCleanup(peer.close)
         return peer

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens the host's files, in a container below the directory that `host_root` names. With a root,
- * the kernel resolves the path (openat2 with RESOLVE_IN_ROOT): our own resolver could not avoid
- * races with a changing tree.
+ * the kernel resolves the path (openat2 with RESOLVE_IN_ROOT), because the tree may change at the
+ * same time. Under systemd's RestrictSUIDSGID=, openat2() fails with ENOSYS. Links are then
+ * followed one by one; if one of the names becomes a link meanwhile, the path is not opened.
  */
 #include "drivers/host/sysroot.h"
 
@@ -33,6 +34,121 @@ static bool is_own(const char *root)
 	return !*root || streq(root, "/");
 }
 
+/* --- without openat2() --- */
+
+/* A path whose links are followed one after the other. The root is as after chroot(). */
+struct walk {
+	int root_fd;
+	bool beneath;    /* it must not leave the root, nor the file system of the root */
+	bool keeps_last; /* a link at its end is not followed */
+	dev_t device;    /* the file system of the root */
+	unsigned n_links;
+	char done[PATH_MAX]; /* without links, each name after a slash */
+	char rest[PATH_MAX];
+};
+
+static void step_back(struct walk *walk)
+{
+	*strrchr(walk->done, '/') = '\0';
+}
+
+static int follow(struct walk *walk, const char *rest)
+{
+	char target[PATH_MAX], joined[PATH_MAX];
+	ssize_t length = readlinkat(walk->root_fd, walk->done + 1, target, sizeof(target) - 1);
+
+	if (length < 0)
+		return -errno;
+	target[length] = '\0';
+	if (*target == '/' && walk->beneath)
+		return -EXDEV;
+	if (++walk->n_links > LINKS_MAX)
+		return -ELOOP;
+	if (snprintf(joined, sizeof(joined), "%s%s", target, rest) >= (int)sizeof(joined))
+		return -ENAMETOOLONG;
+	step_back(walk);
+	if (*target == '/')
+		walk->done[0] = '\0';
+	(void)strcpy(walk->rest, joined);
+	return 1;
+}
+
+/* Adds a name. What is mounted there is not asked for anything. */
+static int enter(struct walk *walk, const char *name, int length, const char *rest)
+{
+	size_t done = strlen(walk->done), space = sizeof(walk->done) - done;
+	bool last = !rest[strspn(rest, "/")];
+	struct statx stx;
+
+	if (snprintf(walk->done + done, space, "/%.*s", length, name) >= (int)space)
+		return -ENAMETOOLONG;
+	if (statx(walk->root_fd, walk->done + 1,
+		    AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, STATX_TYPE,
+		    &stx) < 0)
+		return -errno;
+	if (walk->beneath && makedev(stx.stx_dev_major, stx.stx_dev_minor) != walk->device)
+		return -EXDEV;
+	return S_ISLNK(stx.stx_mode) && !(last && walk->keeps_last) ? follow(walk, rest) : 0;
+}
+
+/* Takes the first name of the rest. Returns 0 if there is none. */
+static int step(struct walk *walk)
+{
+	const char *name = walk->rest + strspn(walk->rest, "/"), *rest = name + strcspn(name, "/");
+	int length = (int)(rest - name), r = 0;
+
+	if (length == 0)
+		return 0;
+	if (length == 2 && startswith(name, "..")) {
+		if (!*walk->done && walk->beneath)
+			return -EXDEV;
+		if (*walk->done)
+			step_back(walk);
+	} else if (length > 1 || *name != '.')
+		r = enter(walk, name, length, rest);
+	if (r == 0)
+		(void)memmove(walk->rest, rest, strlen(rest) + 1);
+	return r < 0 ? r : 1;
+}
+
+static int walk_path(struct walk *walk, const char *path)
+{
+	int r;
+
+	if (strlen(path) >= sizeof(walk->rest))
+		return -ENAMETOOLONG;
+	(void)strcpy(walk->rest, path);
+	do
+		r = step(walk);
+	while (r > 0);
+	return r;
+}
+
+static int open_by_steps(int root_fd, const char *path, int flags)
+{
+	struct walk walk = { .root_fd = root_fd, .keeps_last = flags & O_NOFOLLOW };
+	_cleanup_close_ int fd = -EBADF;
+	char *rest = walk.done + 1, *name;
+	int r = walk_path(&walk, path);
+
+	if (r < 0)
+		return r;
+	if (!*walk.done)
+		(void)strcpy(walk.done, "/.");
+	while ((name = strsep(&rest, "/"))) {
+		int next = RETRY_ON_EINTR(openat(fd < 0 ? root_fd : fd, name,
+			O_NOFOLLOW | O_CLOEXEC | (rest ? O_PATH | O_DIRECTORY : flags)));
+
+		if (next < 0)
+			return -errno;
+		(void)close_fd(fd);
+		fd = next;
+	}
+	return TAKE_FD(fd);
+}
+
+/* --- files --- */
+
 int sysroot_open(const char *root, const char *path, int flags)
 {
 	struct open_how how = { .flags = (uint64_t)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
@@ -49,6 +165,8 @@ int sysroot_open(const char *root, const char *path, int flags)
 		do
 			fd = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
 		while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+		if (fd < 0 && errno == ENOSYS)
+			return open_by_steps(root_fd, path, flags);
 	}
 	return fd < 0 ? -errno : (int)fd;
 }
@@ -127,82 +245,13 @@ int sysroot_resolve(const char *root, const char *path, char **ret)
 	return fd < 0 ? fd : path_inside(root, fd, ret);
 }
 
-/* A path below /dev whose links are followed one after the other. */
-struct walk {
-	int directory_fd;
-	dev_t device; /* the file system of /dev */
-	unsigned n_links;
-	char done[PATH_MAX]; /* without links, each name after a slash */
-	char rest[PATH_MAX];
-};
-
-static void step_back(struct walk *walk)
-{
-	*strrchr(walk->done, '/') = '\0';
-}
-
-static int follow(struct walk *walk, const char *rest)
-{
-	char target[PATH_MAX], joined[PATH_MAX];
-	ssize_t length = readlinkat(walk->directory_fd, walk->done + 1, target, sizeof(target) - 1);
-
-	if (length < 0)
-		return -errno;
-	target[length] = '\0';
-	if (*target == '/')
-		return -EXDEV;
-	if (++walk->n_links > LINKS_MAX)
-		return -ELOOP;
-	if (snprintf(joined, sizeof(joined), "%s%s", target, rest) >= (int)sizeof(joined))
-		return -ENAMETOOLONG;
-	step_back(walk);
-	(void)strcpy(walk->rest, joined);
-	return 1;
-}
-
-/* Adds a name. What is mounted there is not asked for anything. */
-static int enter(struct walk *walk, const char *name, int length, const char *rest)
-{
-	size_t done = strlen(walk->done), space = sizeof(walk->done) - done;
-	struct statx stx;
-
-	if (snprintf(walk->done + done, space, "/%.*s", length, name) >= (int)space)
-		return -ENAMETOOLONG;
-	if (statx(walk->directory_fd, walk->done + 1,
-		    AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, STATX_TYPE,
-		    &stx) < 0)
-		return -errno;
-	if (makedev(stx.stx_dev_major, stx.stx_dev_minor) != walk->device)
-		return -EXDEV;
-	return S_ISLNK(stx.stx_mode) ? follow(walk, rest) : 0;
-}
-
-/* Takes the first name of the rest. Returns 0 if there is none. */
-static int step(struct walk *walk)
-{
-	const char *name = walk->rest + strspn(walk->rest, "/"), *rest = name + strcspn(name, "/");
-	int length = (int)(rest - name), r = 0;
-
-	if (length == 0)
-		return 0;
-	if (length == 2 && startswith(name, "..")) {
-		if (!*walk->done)
-			return -EXDEV;
-		step_back(walk);
-	} else if (length > 1 || *name != '.')
-		r = enter(walk, name, length, rest);
-	if (r == 0)
-		(void)memmove(walk->rest, rest, strlen(rest) + 1);
-	return r < 0 ? r : 1;
-}
-
-/* Not with openat2(), which fails under systemd's RestrictSUIDSGID=. */
+/* Not with openat2(), which is not always available. */
 int sysroot_resolve_node(const char *root, const char *path, char **ret)
 {
 	_cleanup_close_ int directory_fd = sysroot_open(root, "/dev", O_PATH | O_DIRECTORY);
 	const char *below = startswith(path, "/dev/");
 	_cleanup_free_ char *directory = NULL;
-	struct walk walk = { .directory_fd = directory_fd };
+	struct walk walk = { .root_fd = directory_fd, .beneath = true };
 	struct stat st;
 	int r;
 
@@ -212,12 +261,7 @@ int sysroot_resolve_node(const char *root, const char *path, char **ret)
 	if (fstat(directory_fd, &st) < 0)
 		return -errno;
 	walk.device = st.st_dev;
-	if (strlen(below) >= sizeof(walk.rest))
-		return -ENAMETOOLONG;
-	(void)strcpy(walk.rest, below);
-	do
-		r = step(&walk);
-	while (r > 0);
+	r = walk_path(&walk, below);
 	if (r >= 0)
 		r = path_inside(root, directory_fd, &directory);
 	return r < 0 ? r : format_text(ret, "%s%s", directory, walk.done);

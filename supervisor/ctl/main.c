@@ -67,12 +67,12 @@ const struct command commands[] = {
 		NULL, command_resume, ARGUMENT_FORCE, 1, 2, "a resource" },
 	{ "uncordon", "DEVICE", "Offer a device again", "Needs root.", NULL, command_uncordon, 0, 1,
 		1, "a device, DEVICE or RESOURCE/DEVICE" },
-	{ "dra", "classes|credentials|kubeconfig|slices", "Objects of DRA for the cluster",
-		"Prints JSON for kubectl. The classes are those of the resources in the file with\n"
-		"serve = \"dra\": create them once for a cluster, and again when a resource is added.\n"
-		"The credentials are a ServiceAccount with the rights that devplugd needs, and a\n"
-		"token; kubeconfig is the file for it on a node, beside the files token and ca.crt.\n"
-		"The slices are made from the devices that devplugd has found on this node.",
+	{ "dra", "OBJECTS", "Print classes, credentials, kubeconfig or slices",
+		"Prints objects of DRA, as JSON for kubectl. \"classes\" are the DeviceClasses of the\n"
+		"resources in the file with serve = \"dra\": create them once for a cluster, and again\n"
+		"when a resource is added. \"credentials\" are a ServiceAccount with the rights that\n"
+		"devplugd needs, and a token; \"kubeconfig\" is the file for it on a node, in YAML,\n"
+		"beside the files token and ca.crt. \"slices\" are the ResourceSlices of this node.",
 		NULL, command_dra, 0, 1, 1, "classes, credentials, kubeconfig or slices" },
 	{ "forget", "RESOURCE/DEVICE", "Forget a device that only the kubelet still lists",
 		"The device counts as not assigned to a pod until the kubelet's data about it\nchange, and other claims (DRA) may get it. A claim ends with its last device. If\nthe pod exists, the kubelet may panic or fail it when it starts again. Needs root.",

@@ -569,7 +569,11 @@ class Damaged(ToolTest):
                 self.assertEqual(self.ctl(*words).returncode, 2)
         self.assertIn("in quotes", self.ctl("cordon", "gpu-1", "being", "repaired").stderr)
         for tool in ("devplugctl", "devplugd"):
-            self.assertEqual(self.run_tool(tool, "--help").returncode, 0)
+            answer = self.run_tool(tool, "--help")
+            self.assertEqual(answer.returncode, 0)
+            for line in answer.stdout.splitlines():
+                if line.startswith("  "):
+                    self.assertRegex(line, r"^ {2,}\S.*? {2,}\S", "what a row means has a column of its own")
             self.assertRegex(self.run_tool(tool, "--version").stdout, rf"^{tool} \d")
 
 

@@ -404,9 +404,9 @@ class Manifests(unittest.TestCase):
 
     def test_other_ports_of_the_api_server(self):
         objects = helm.template(CONTAINER + "/chart", "a", "b", {
-            "dra": {"enabled": True}, "networkPolicy": {"enabled": True, "apiServerPorts": [16443]}})
+            "dra": {"enabled": True}, "networkPolicy": {"enabled": True, "apiServerPorts": [8443]}})
         policy, = [o["spec"] for o in objects if o["kind"] == "NetworkPolicy"]
-        self.assertEqual((policy["egress"], "ingress" in policy), ([{"ports": [{"port": 16443}]}], False))
+        self.assertEqual((policy["egress"], "ingress" in policy), ([{"ports": [{"port": 8443}]}], False))
 
     def test_slices_of_other_nodes(self):
         """The policy admits what a pod writes to the slices of its node, and denies other writes; it ignores other users."""

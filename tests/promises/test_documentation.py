@@ -145,6 +145,16 @@ class Documentation(unittest.TestCase):
                         n += 1
         self.assertGreater(n, 100)
 
+    def test_kubeconfig_files(self):
+        """Both pages name each place of a kubelet's kubeconfig file that devplugd knows, and dra.md in the order of the search."""
+        with open(ROOT + "/supervisor/helpers/dra-identity.c") as file:
+            known = re.findall(r'^\t"(/[^"]+)", +/\*', file.read(), re.M)
+        self.assertGreater(len(known), 5)
+        with open(ROOT + "/docs/dra.md") as file:
+            self.assertEqual(re.findall(r"^\| [^|`]+ \| `(/[^`]+)` \|$", file.read(), re.M), known)
+        with open(ROOT + "/docs/compatibility.md") as file:
+            self.assertEqual(set(known) - set(re.findall(r"`(/[^`]+)`", file.read())), set())
+
     def test_installed_pages(self):
         """Their links lead to what is installed with them, and examples that are programs can be run."""
         with tempfile.TemporaryDirectory() as directory:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Renders a chart with the packages that Helm renders charts with: text/template of Go, and sprig. Helm itself is in no distribution.
+// Renders a chart with the packages that Helm renders charts with: text/template of Go, and sprig. Debian has no package of Helm.
 // Usage: main CHART RELEASE NAMESPACE VALUES. Debian: golang-go, golang-github-masterminds-sprig-dev, golang-gopkg-yaml.v3-dev.
 package main
 

@@ -32,6 +32,7 @@ struct container_check {
 	struct cdi_files cdi;
 	json_t *pods; /* by UID, see pod_logs_read() */
 	json_t *problems;
+	struct error unknown; /* of the first container that cannot be checked */
 	size_t n_containers;
 };
 
@@ -196,21 +197,29 @@ static void add_problems(struct expected *expected)
 		add_problem(expected, "", expected->denied.items[i], DENIED);
 }
 
-static int check_nodes(struct expected *expected, struct error *error)
+/* A container that cannot be checked does not keep others from that. */
+static void check_nodes(struct expected *expected)
 {
+	struct container_check *check = expected->check;
+	struct error error = { 0 };
 	int r;
 
 	for (size_t i = 0; i < expected->n_nodes; i++)
 		expected->nodes[i].path = expected->paths.items[i];
 	r = container_access(expected->container->pid, expected->nodes, expected->n_nodes,
-		on_denied, expected, error);
+		on_denied, expected, &error);
+	if (r == -ESRCH)
+		return;
+	check->n_containers++;
 	if (r >= 0)
 		add_problems(expected);
-	return r == -ESRCH ? 0 : r;
+	else if (check->unknown.code == 0)
+		check->unknown = error;
 }
 
+/* Returns 0 or -ENOMEM. */
 static int check_container(struct container_check *check, const struct running_container *container,
-	const json_t *entries, struct error *error)
+	const json_t *entries)
 {
 	_cleanup_(expected_done) struct expected expected = { .check = check,
 		.container = container };
@@ -229,12 +238,11 @@ static int check_container(struct container_check *check, const struct running_c
 		has_devices = true;
 		r = expect_entry(&expected, entry);
 		if (r < 0)
-			return error_set(error, r, "out of memory");
+			return r;
 	}
-	if (!has_devices)
-		return 0;
-	check->n_containers++;
-	return check_nodes(&expected, error);
+	if (has_devices)
+		check_nodes(&expected);
+	return 0;
 }
 
 /* --- all of them --- */
@@ -253,13 +261,13 @@ static int check_all(
 	if (r < 0)
 		return error_set(error, r, "cannot read /proc: %s", strerror(-r));
 	for (size_t i = 0; i < containers.count && r >= 0; i++)
-		r = check_container(check, &containers.items[i], entries, error);
+		r = check_container(check, &containers.items[i], entries);
 	container_list_done(&containers);
-	return r;
+	return r < 0 ? error_set(error, r, "out of memory") : 0;
 }
 
-int check_containers(const struct config *config, const char *resource, json_t **ret_problems,
-	size_t *ret_containers, struct error *error)
+int check_containers(
+	const struct config *config, const char *resource, json_t **ret, struct error *error)
 {
 	struct container_check check = {
 		.root = streq(config->host_root, "/") ? "" : config->host_root,
@@ -274,8 +282,9 @@ int check_containers(const struct config *config, const char *resource, json_t *
 	r = check.pods && check.problems ? cdi_files_add_usual(&check.cdi, check.root) : -ENOMEM;
 	r = r < 0 ? error_set(error, r, "out of memory") : check_all(&check, config, error);
 	if (r >= 0) {
-		*ret_problems = json_incref(check.problems);
-		*ret_containers = check.n_containers;
+		*ret = json_pack("{s:s, s:I, s:O}", "unknown", check.unknown.message, "containers",
+			(json_int_t)check.n_containers, "problems", check.problems);
+		r = *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
 	}
 	json_decref(check.pods);
 	json_decref(check.problems);

@@ -12,9 +12,9 @@
 
 struct config;
 
-/* Checks the containers with devices of that resource, of any plugin, or of all (NULL). Fills an
- * array of {"namespace", "pod", "pod_uid", "container", "resource", "path", "problem"}, see
- * docs/json.md, and the number of containers with devices. Returns 0, or negative errno with the
- * error filled: -EPERM: needs root; or that of kubelet_checkpoint_read(). */
-int check_containers(const struct config *config, const char *resource, json_t **ret_problems,
-	size_t *ret_containers, struct error *error);
+/* Checks the containers with devices of that resource, of any plugin, or of all (NULL). Makes an
+ * object {"unknown", "containers", "problems"}, see docs/json.md; "unknown" is why a container
+ * cannot be checked. Returns 0, or negative errno with the error filled: -EPERM: needs root; or
+ * that of kubelet_checkpoint_read(). */
+int check_containers(
+	const struct config *config, const char *resource, json_t **ret, struct error *error);

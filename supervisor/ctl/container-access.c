@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -18,16 +19,17 @@
 #define CGROUPS "/sys/fs/cgroup"
 /* Below /dev, directories of directories contain no device nodes. */
 #define DEPTH_MAX 2
-/* Nodes that runtimes put into each container without a rule, or that others share. */
-static const char *const usual[] = { "/dev/console", "/dev/full", "/dev/null", "/dev/ptmx",
-	"/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero", "/dev/fuse", "/dev/core" };
+/* In a container that is frozen, the process does not go on. */
+#define ANSWER_TIMEOUT_SEC 10
 
 /* --- in the container --- */
 
 struct report {
-	int code; /* of the node with this number, or of entering the container if it is -1 */
-	int number;
+	int code;   /* 0 or negative errno */
+	int number; /* of the node; or what was entered: */
 };
+#define ENTERED_CGROUP (-1)
+#define ENTERED_ROOT   (-2)
 
 static void tell(int fd, const void *data, size_t size)
 {
@@ -49,14 +51,6 @@ static int check_node(const struct container_node *node)
 	return faccessat(AT_FDCWD, node->path, mask, AT_EACCESS) < 0 ? -errno : 0;
 }
 
-static bool is_usual(const char *path)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
-		if (streq(usual[i], path))
-			return true;
-	return false;
-}
-
 /* Sends the paths of nodes that cannot be opened, each with its NUL. */
 static void find_denied(int fd, const char *directory, int depth)
 {
@@ -74,7 +68,7 @@ static void find_denied(int fd, const char *directory, int depth)
 			continue;
 		if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX && !streq(path, "/dev/pts"))
 			find_denied(fd, path, depth + 1);
-		else if ((S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) && !is_usual(path) &&
+		else if ((S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) &&
 			faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0 && errno == EPERM)
 			tell(fd, path, strlen(path) + 1);
 	}
@@ -82,21 +76,28 @@ static void find_denied(int fd, const char *directory, int depth)
 		(void)closedir(stream);
 }
 
+/* Does not return if that fails. */
+static void enter(int fd, int what, bool done)
+{
+	const struct report report = { .code = done ? 0 : -errno, .number = what };
+
+	tell(fd, &report, sizeof(report));
+	if (!done)
+		_exit(EXIT_FAILURE);
+}
+
 /* Does not return. `procs`: the file that takes processes into the cgroup. */
 static void look(int fd, const char *procs, const char *root, dev_t our_dev,
 	const struct container_node *nodes, size_t n_nodes)
 {
-	_cleanup_close_ int procs_fd = open(procs, O_WRONLY | O_CLOEXEC);
-	struct report report = { .number = -1 };
+	int procs_fd = open(procs, O_WRONLY | O_CLOEXEC);
 	struct stat st;
 
-	if (procs_fd < 0 || write_all(procs_fd, "0", 1) < 0 || chroot(root) < 0 || chdir("/") < 0)
-		report.code = -errno;
-	tell(fd, &report, sizeof(report));
-	if (report.code < 0)
-		_exit(EXIT_FAILURE);
+	enter(fd, ENTERED_CGROUP, procs_fd >= 0 && write(procs_fd, "0", 1) == 1);
+	enter(fd, ENTERED_ROOT, chroot(root) >= 0 && chdir("/") >= 0);
 	for (size_t i = 0; i < n_nodes; i++) {
-		report = (struct report){ .code = check_node(&nodes[i]), .number = (int)i };
+		const struct report report = { .code = check_node(&nodes[i]), .number = (int)i };
+
 		tell(fd, &report, sizeof(report));
 	}
 	/* The host's own /dev has nodes for everything. */
@@ -162,6 +163,32 @@ static int find_cgroup(pid_t pid, char **ret)
 
 /* --- the answer --- */
 
+static int no_answer(struct error *error)
+{
+	return error_set(error, -EIO, "the process that inspects a container %s",
+		errno == EAGAIN ? "did not answer; the container may be frozen" : "has failed");
+}
+
+/* Reads that the process has entered the container, or why not. */
+static int take_entrance(
+	FILE *stream, pid_t pid, const char *procs, const char *root, struct error *error)
+{
+	const int steps[] = { ENTERED_CGROUP, ENTERED_ROOT };
+	struct report report;
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		if (fread(&report, sizeof(report), 1, stream) != 1 || report.number != steps[i])
+			return no_answer(error);
+		if (report.code == 0)
+			continue;
+		if (kill(pid, 0) < 0 && errno == ESRCH)
+			return error_set(error, -ESRCH, "the container has ended");
+		return error_set(error, report.code, "cannot enter a container by %s: %s",
+			steps[i] == ENTERED_CGROUP ? procs : root, strerror(-report.code));
+	}
+	return 0;
+}
+
 static int take_answer(FILE *stream, struct container_node *nodes, size_t n_nodes,
 	denied_node_handler on_denied, void *userdata, struct error *error)
 {
@@ -169,22 +196,25 @@ static int take_answer(FILE *stream, struct container_node *nodes, size_t n_node
 	struct report report;
 	size_t size = 0;
 
-	if (fread(&report, sizeof(report), 1, stream) != 1)
-		return error_set(error, -EIO, "the process that inspects the container failed");
-	if (report.code == -ENOENT || report.code == -ESRCH)
-		return error_set(error, -ESRCH, "the container has ended");
-	if (report.code < 0)
-		return error_set(error, report.code, "cannot enter the container: %s",
-			strerror(-report.code));
 	for (size_t i = 0; i < n_nodes; i++) {
 		if (fread(&report, sizeof(report), 1, stream) != 1 || report.number != (int)i)
-			return error_set(
-				error, -EIO, "the process that inspects the container failed");
+			return no_answer(error);
 		nodes[i].result = report.code;
 	}
 	while (getdelim(&path, &size, '\0', stream) > 0)
 		on_denied(path, userdata);
 	return 0;
+}
+
+/* A pair of sockets, on the first of which a read ends after the time limit. */
+static int make_channel(int ret_fds[static 2])
+{
+	const struct timeval limit = { .tv_sec = ANSWER_TIMEOUT_SEC };
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ret_fds) < 0)
+		return -errno;
+	return setsockopt(ret_fds[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ? -errno
+											  : 0;
 }
 
 int container_access(pid_t pid, struct container_node *nodes, size_t n_nodes,
@@ -203,8 +233,9 @@ int container_access(pid_t pid, struct container_node *nodes, size_t n_nodes,
 			error, r, r == -ESRCH ? "the container has ended" : "out of memory");
 	(void)snprintf(root, sizeof(root), "/proc/%d/root", (int)pid);
 	(void)stat("/dev", &our_dev);
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return error_set(error, -errno, "cannot create a pipe: %s", strerror(errno));
+	r = make_channel(fds);
+	if (r < 0)
+		return error_set(error, r, "cannot create sockets: %s", strerror(-r));
 	child = fork();
 	if (child == 0)
 		look(fds[1], procs, root, our_dev.st_dev, nodes, n_nodes);
@@ -214,8 +245,11 @@ int container_access(pid_t pid, struct container_node *nodes, size_t n_nodes,
 		r = error_set(error, -errno, "cannot start a process: %s", strerror(errno));
 		if (!stream)
 			(void)close_fd(fds[0]);
-	} else
-		r = take_answer(stream, nodes, n_nodes, on_denied, userdata, error);
+	} else {
+		r = take_entrance(stream, pid, procs, root, error);
+		if (r >= 0)
+			r = take_answer(stream, nodes, n_nodes, on_denied, userdata, error);
+	}
 	if (child > 0) {
 		(void)kill(child, SIGKILL);
 		(void)RETRY_ON_EINTR(waitpid(child, &status, 0));

@@ -5,7 +5,6 @@
  * the line is 80 characters, so the worst comes first.
  */
 #include "configuration/config.h"
-#include "configuration/last-accepted.h"
 #include "supervisor/ctl/check-containers.h"
 #include "supervisor/ctl/verb.h"
 
@@ -244,48 +243,47 @@ static void print_problem(const json_t *problem)
 		text_of(problem, "problem"));
 }
 
-static int report_containers(
-	const struct command_line *line, json_t *problems, size_t n_containers, const char *unknown)
+static void print_containers(const json_t *found)
 {
-	int status = unknown                    ? EXIT_UNKNOWN
-		: json_array_size(problems) > 0 ? EXIT_PROBLEM
-						: EXIT_SUCCESS;
-	json_t *problem;
+	json_int_t n_containers = integer_of(found, "containers");
+	const char *unknown = text_of(found, "unknown");
+	const json_t *problems = json_object_get(found, "problems"), *problem;
 	size_t i;
 
-	if (line->json) {
-		json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:O}", "version",
-			DOCUMENT_VERSION, "status", status, "unknown", unknown ?: "", "containers",
-			(json_int_t)n_containers, "problems", problems);
-
-		if (!root || json_dumpf(root, stdout, JSON_INDENT(2)) < 0)
-			return EXIT_UNKNOWN;
-		(void)puts("");
-		return status;
-	}
 	json_array_foreach(problems, i, problem) print_problem(problem);
-	if (unknown)
+	if (*unknown)
 		(void)puts(unknown);
-	else if (status == EXIT_SUCCESS)
-		(void)printf("%zu container%s with devices: no problem\n", n_containers,
+	else if (json_array_size(problems) == 0)
+		(void)printf("%lld container%s with devices: no problem\n", (long long)n_containers,
 			n_containers == 1 ? "" : "s");
-	return status;
 }
 
 static int check_all_containers(const struct command_line *line)
 {
 	_cleanup_config_ struct config *config = NULL;
-	json_auto_t *problems = NULL;
+	json_auto_t *found = NULL;
 	struct error error = { 0 };
-	size_t n_containers = 0;
-	int r;
+	int r, status;
 
 	r = load(line, &config, &error);
 	if (r >= 0)
-		r = check_containers(config, line->subject, &problems, &n_containers, &error);
-	if (!problems)
-		problems = json_array();
-	return report_containers(line, problems, n_containers, r < 0 ? error.message : NULL);
+		r = check_containers(config, line->subject, &found, &error);
+	if (r < 0)
+		found = json_pack(
+			"{s:s, s:i, s:[]}", "unknown", error.message, "containers", 0, "problems");
+	status = json_array_size(json_object_get(found, "problems")) > 0 ? EXIT_PROBLEM
+		: *text_of(found, "unknown")                             ? EXIT_UNKNOWN
+									 : EXIT_SUCCESS;
+	if (!line->json) {
+		print_containers(found);
+		return status;
+	}
+	(void)json_object_set_new(found, "version", json_integer(DOCUMENT_VERSION));
+	(void)json_object_set_new(found, "status", json_integer(status));
+	if (json_dumpf(found, stdout, JSON_INDENT(2)) < 0)
+		return EXIT_UNKNOWN;
+	(void)puts("");
+	return status;
 }
 
 int command_check(const struct command_line *line)

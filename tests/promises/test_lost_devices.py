@@ -51,19 +51,24 @@ class LostDevices(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(x=3)
-        given, why = self.node.pod("trainer", x=1)
+        self.number = self.hold("trainer")
+
+    def hold(self, name):
+        """The number of the device that a pod gets."""
+        given, why = self.node.pod(name, x=1)
         self.assertIsNone(why)
-        self.name = given["resources"]["vendor.example/x"][0]
-        self.number = self.name[1:]
+        return given["resources"]["vendor.example/x"][0][1:]
 
-    def entry(self):
+    def entry(self, number=None):
+        """The kubelet's, of the pod with that device."""
         with open(os.path.join(self.node.plugins, "kubelet_internal_checkpoint")) as file:
-            return json.load(file)["Data"]["PodDeviceEntries"][0]
+            entries = json.load(file)["Data"]["PodDeviceEntries"]
+        return next(entry for entry in entries if f"x{number or self.number}" in entry["DeviceIDs"]["-1"])
 
-    def make_cgroup(self, *allowed):
+    def make_cgroup(self, *allowed, name=""):
         if not os.path.exists(f"{CGROUPS}/devices.list"):
             self.skipTest("needs a hierarchy of cgroups of version 1 for devices")
-        directory = f"{CGROUPS}/{os.path.basename(self.node.dir)}"
+        directory = f"{CGROUPS}/{os.path.basename(self.node.dir)}{name}"
         os.mkdir(directory)
         self.addCleanup(os.rmdir, directory)
         self.write(f"{directory}/devices.deny", "a")
@@ -76,13 +81,13 @@ class LostDevices(NodeTest):
         with open(file, "w") as stream:
             stream.write(text)
 
-    def start_container(self, *nodes, cgroup="", container=None):
+    def start_container(self, *nodes, cgroup="", container=None, number=None):
         """Its processes have the nodes, and may open those that the cgroup allows."""
-        entry = self.entry()
+        entry = self.entry(number)
         folder = self.node.path(f"state/pods/{entry['PodUID']}/containers/{container or entry['ContainerName']}")
         os.makedirs(folder)
         self.write(f"{folder}/4711", "")
-        root = self.node.path(f"root-{container or 0}")
+        root = self.node.path(f"root-{number or self.number}-{container}")
         os.mkdir(root)
         process = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "python3", "-c", PROCESS, root,
                                     f"{folder}/4711", cgroup, *nodes], stdout=subprocess.PIPE)
@@ -92,10 +97,14 @@ class LostDevices(NodeTest):
         self.assertEqual(process.stdout.readline(), b"ready\n")
         return process
 
-    def check(self, *words):
-        answer = subprocess.run([program("devplugctl"), "-c", self.node.config, "check", "--containers", *words],
+    def check(self, *words, prefix=()):
+        answer = subprocess.run([*prefix, program("devplugctl"), "-c", self.node.config, "check", "--containers", *words],
                                 capture_output=True, text=True)
         return answer.returncode, answer.stdout
+
+    def check_after(self, script, *words):
+        """The script changes what devplugctl sees of the file system."""
+        return self.check(*words, prefix=["unshare", "--mount", "--propagation", "private", "sh", "-ec", script + '; exec "$@"', "sh"])
 
     def test_container_that_has_its_device(self):
         self.begin()
@@ -150,6 +159,34 @@ class LostDevices(NodeTest):
         self.start_container()
         self.assertEqual(self.check(), (1, f"default/trainer, container main: /dev/x{self.number} of vendor.example/x: "
                                         "it is missing in the container\n"))
+
+    def test_container_that_cannot_be_entered(self):
+        """It does not hide what is wrong with another one, and is never taken for one without a problem."""
+        self.begin()
+        other = self.hold("other")
+        self.start_container(f"/dev/x{self.number}={self.number}", cgroup=self.make_cgroup())
+        hidden = self.make_cgroup(other, name="-other")
+        self.start_container(f"/dev/x{other}={other}", cgroup=hidden, number=other)
+        denied = (f"default/trainer, container main: /dev/x{self.number} of vendor.example/x: "
+                  "the container's cgroup does not allow it\n")
+        self.assertEqual(self.check(), (1, denied))
+        unknown = f"cannot enter a container by {hidden}/cgroup.procs: No such file or directory"
+        self.assertEqual(self.check_after(f"mount -t tmpfs none {hidden}"), (1, f"{denied}{unknown}\n"))
+        # In a container of its own, devplugctl sees no cgroup.
+        status, text = self.check_after(f"mount -t tmpfs none {CGROUPS}", "--json")
+        answer = json.loads(text)
+        self.assertEqual((status, answer["status"], answer["containers"], answer["problems"]), (2, 2, 2, []))
+        self.assertRegex(answer["unknown"], "^cannot enter a container by .*: No such file or directory$")
+
+    def test_frozen_container(self):
+        """A process that enters it does not go on, and devplugctl does."""
+        self.begin()
+        directory = self.make_cgroup(self.number)
+        self.start_container(f"/dev/x{self.number}={self.number}", cgroup=directory)
+        fifo = self.node.path("fifo")
+        os.mkfifo(fifo)
+        self.assertEqual(self.check_after(f"mount --bind {fifo} {directory}/cgroup.procs"),
+                         (2, "the process that inspects a container did not answer; the container may be frozen\n"))
 
     def test_not_known(self):
         self.begin()

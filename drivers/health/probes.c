@@ -229,12 +229,9 @@ static bool has_failed(const struct check *check)
 }
 
 /* A probe with on_recovery fails because of another failure, and is shown after it. */
-static enum rank {
-	RANK_FAILURE,
-	RANK_RECOVERY,
-	RANK_NOTICE,
-	_RANK_MAX
-} rank_of(const struct check *check)
+enum rank { RANK_FAILURE, RANK_RECOVERY, RANK_NOTICE, _RANK_MAX };
+
+static enum rank rank_of(const struct check *check)
 {
 	if (is_notice(check))
 		return RANK_NOTICE;

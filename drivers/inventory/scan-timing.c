@@ -501,10 +501,13 @@ int inventory_forget(struct inventory *inventory, const char *id)
 
 int inventory_resume(struct inventory *inventory, const char *id, bool untested)
 {
-	const struct unit *found = unit_list_find(&inventory->list, id, NULL);
-	struct unit *unit = (struct unit *)found;
+	struct unit *unit;
+	size_t index;
 
-	if (!unit || !unit->health || !health_unit_resume(unit->health, untested))
+	if (!unit_list_find(&inventory->list, id, &index))
+		return 0;
+	unit = inventory->list.units[index];
+	if (!unit->health || !health_unit_resume(unit->health, untested))
 		return 0;
 	on_unit_health(unit);
 	return 1;

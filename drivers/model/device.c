@@ -143,6 +143,14 @@ int device_add_mount(struct device *device, const char *host, const char *path, 
 	return add_node(device, host, path, &node);
 }
 
+bool device_has_node(const struct device *device, const char *host)
+{
+	for (size_t i = 0; i < device->n_nodes; i++)
+		if (streq(device->nodes[i].host, host))
+			return true;
+	return false;
+}
+
 int device_add_numa(struct device *device, int numa)
 {
 	size_t at = 0;

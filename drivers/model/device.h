@@ -107,6 +107,9 @@ int device_add_node(
 	struct device *device, const char *host, const char *path, const char *permissions);
 int device_add_mount(struct device *device, const char *host, const char *path, bool read_only);
 
+/* Whether the device has a node or mount of that path on the host. */
+bool device_has_node(const struct device *device, const char *host);
+
 /* Adds a NUMA node; -1 ("no affinity" in sysfs) and duplicates are ignored. */
 int device_add_numa(struct device *device, int numa);
 int device_add_variable(struct device *device, const char *name, const char *value);

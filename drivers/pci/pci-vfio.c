@@ -163,9 +163,8 @@ static int add_shared_node(struct device *device, const struct pci_match *match,
 {
 	int r;
 
-	for (size_t i = 0; i < device->n_nodes; i++)
-		if (streq(device->nodes[i].host, path))
-			return 0;
+	if (device_has_node(device, path))
+		return 0;
 	r = device_add_node(device, path, NULL, match->permissions);
 	if (r >= 0)
 		device_share_nodes(device, device->n_nodes - 1);

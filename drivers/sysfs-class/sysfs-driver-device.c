@@ -154,14 +154,6 @@ static size_t count_wild(const char *text)
 	return count;
 }
 
-static bool has_node(const struct device *device, const char *path)
-{
-	for (size_t i = 0; i < device->n_nodes; i++)
-		if (streq(device->nodes[i].host, path))
-			return true;
-	return false;
-}
-
 /* Adds each node that matches and that the device does not have yet. A value in the template must
  * not add to the pattern. */
 static int add_matching_nodes(const struct node_target *target, const char *template,
@@ -176,7 +168,7 @@ static int add_matching_nodes(const struct node_target *target, const char *temp
 	if (r >= 0 && paths.count == 0 && !optional)
 		return error_set(error, -ENOENT, "nothing matches %s", pattern);
 	for (size_t i = 0; i < paths.count && r >= 0; i++)
-		if (!has_node(target->device, paths.items[i]))
+		if (!device_has_node(target->device, paths.items[i]))
 			r = add_node(target, paths.items[i], optional);
 	return r;
 }

@@ -61,8 +61,8 @@ void dump_tree_begin(void)
 /* Parts of names, in lower case. */
 static bool names_identity(const char *name, size_t length)
 {
-	static const char *const patterns[] = { "*serial*", "*uuid*", "*_sn", "sn", "*unique_id*",
-		"*wwid*", "*wwn*", "eui", "nguid", "address", "*vpd*", "*mac*" };
+	static const char *const patterns[] = { "*serial*", "*uuid*", "*guid*", "*uniq*", "*_sn",
+		"sn", "*wwid*", "*wwn*", "*nqn*", "eui", "address", "*vpd*", "*mac*" };
 	char lower[64];
 
 	length = MIN_OF(length, sizeof(lower) - 1);
@@ -89,17 +89,21 @@ static int number_hidden(struct dump *dump, const char *value)
 	return (int)++dump->n_hidden;
 }
 
-/* Writes a value of the same form: digits of UUIDs and addresses become 0 but for the last ones. */
+/* Writes a value of the same form: digits of UUIDs and addresses become 0 but for the last ones. A
+ * value of zeros identifies nothing. */
 static int hide(struct dump *dump, const char *value, FILE *stream)
 {
-	int number = number_hidden(dump, value);
 	char digits[16], *copy;
+	int number;
 	size_t n;
 
+	if (!value[strspn(value, "0:-")]) {
+		(void)fputs(value, stream);
+		return 0;
+	}
+	number = number_hidden(dump, value);
 	if (number < 0)
 		return number;
-	if (!*value)
-		return 0;
 	if (value[strspn(value, "0123456789abcdefABCDEF:-")]) {
 		(void)fprintf(stream, "hidden-%d", number);
 		return 0;
@@ -117,11 +121,13 @@ static int hide(struct dump *dump, const char *value, FILE *stream)
 	return 0;
 }
 
-/* A line "NAME: VALUE" or "NAME=VALUE". */
+/* A line "NAME: VALUE", "NAME=VALUE" or "NAME VALUE". */
 static int write_line(struct dump *dump, char *line, FILE *stream)
 {
 	char *separator = line + strcspn(line, ":="), *value;
 
+	if (!*separator)
+		separator = line + strcspn(line, " \t");
 	if (!*separator || !names_identity(line, (size_t)(separator - line))) {
 		(void)fputs(line, stream);
 		return 0;

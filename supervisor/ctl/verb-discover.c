@@ -271,11 +271,10 @@ static int dump(const char *name, const char *root, struct error *error)
 }
 
 /* `config`: NULL if the file is not valid. */
-static int discover(
-	const struct command_line *line, const struct config *config, struct error *error)
+static int discover(const struct command_line *line, const struct config *config, const char *root,
+	struct error *error)
 {
 	_cleanup_(findings_done) struct findings findings = { 0 };
-	const char *root = line->root ?: config ? config->host_root : "";
 	int r = 0, failed = find_all(line->subject, root, &findings, error);
 
 	if (failed < 0 || (line->subject && failed))
@@ -297,6 +296,8 @@ int command_discover(const struct command_line *line)
 	_cleanup_config_ struct config *config = NULL;
 	_cleanup_report_ struct report report = { 0 };
 	struct error error = { 0 };
+	const char *root;
+	int r;
 
 	if (line->resources && (line->json || line->dump_tree)) {
 		(void)fprintf(stderr, "devplugctl: use either --resources or --%s\n",
@@ -311,12 +312,8 @@ int command_discover(const struct command_line *line)
 	/* A tree that stands for a host may be readable only by root. */
 	if (!line->root && try_out_confine(NULL, &error) < 0)
 		return finish_command(-EPERM, &error);
-	if (line->dump_tree)
-		return finish_command(dump(line->subject,
-					      line->root
-						      ?: config ? config->host_root
-								: "",
-					      &error),
-			&error);
-	return finish_command(discover(line, config, &error), &error);
+	root = line->root ?: config ? config->host_root : "";
+	r = line->dump_tree ? dump(line->subject, root, &error)
+			    : discover(line, config, root, &error);
+	return finish_command(r, &error);
 }

@@ -6,32 +6,23 @@ import os
 import shutil
 import stat
 
+from host_tree import HostTree
+
 ADDRESSES = ("0000:03:00.0", "0000:41:00.0")
 # A card of another vendor and a bridge, which each host has.
 OTHERS = (("0000:05:00.0", "nvidia", "0x10de", "0x20b0", "0x030200"), ("0000:00:1f.0", None, "0x1d94", "0x1452", "0x060000"))
 
 
-class AcceleratorHost:
+class AcceleratorHost(HostTree):
     def __init__(self, root, preset, numbers=(0, 1), addresses=ADDRESSES):
-        self.root, self.addresses = root, addresses
+        super().__init__(root)
+        self.addresses = addresses
         for folder in ("dev", "sys/bus/pci/devices", "sys/class"):
             os.makedirs(self.path(folder))
         for address, driver, vendor, device, kind in OTHERS:
             self.function(address, driver, vendor, device, kind)
         for address, number in zip(addresses, numbers):
             HOSTS[preset](self, address, number)
-
-    def path(self, name):
-        return os.path.join(self.root, name.lstrip("/"))
-
-    def file(self, name, text):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w") as file:
-            file.write(text + "\n")
-
-    def link(self, name, target):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        os.symlink(os.path.relpath(self.path(target), os.path.dirname(self.path(name))), self.path(name))
 
     def remove(self, name):
         if os.path.isdir(self.path(name)) and not os.path.islink(self.path(name)):
@@ -50,19 +41,11 @@ class AcceleratorHost:
         for name in names:
             self.node(name)
 
-    def device(self, directory, subsystem, uevent="", **files):
-        folder = f"sys/{subsystem}/devices" if subsystem.startswith("bus/") else f"sys/{subsystem}"
-        for name, text in {"uevent": uevent, **files}.items():
-            self.file(f"sys/devices/{directory}/{name}", text)
-        self.link(f"sys/devices/{directory}/subsystem", f"sys/{subsystem}")
-        self.link(f"{folder}/{os.path.basename(directory)}", f"sys/devices/{directory}")
-
     def function(self, address, driver, vendor, device, kind, **files):
         directory = f"pci0000:00/{address}"
         self.device(directory, "bus/pci", f"DRIVER={driver}" if driver else "", vendor=vendor, device=device, **{"class": kind, "numa_node": "1", "config": vendor, **files})
         if driver:
-            os.makedirs(self.path(f"sys/bus/pci/drivers/{driver}"), exist_ok=True)
-            self.link(f"sys/devices/{directory}/driver", f"sys/bus/pci/drivers/{driver}")
+            self.bind(directory, driver)
         return directory
 
     def child(self, parent, name, kind, node, number, major=240, **files):
@@ -81,9 +64,7 @@ class AcceleratorHost:
         self.child(parent, f"renderD{129 + number}", "drm", f"dri/renderD{129 + number}", 129 + number, 226)
 
     def group(self, directory, number):
-        self.file(f"sys/kernel/iommu_groups/{number}/type", "DMA")
-        self.link(f"sys/devices/{directory}/iommu_group", f"sys/kernel/iommu_groups/{number}")
-        self.link(f"sys/kernel/iommu_groups/{number}/devices/{os.path.basename(directory)}", f"sys/devices/{directory}")
+        self.join_group(directory, number)
         self.node(f"vfio/{number}", number)
 
 

@@ -3,6 +3,7 @@
 that the kernel gives in the order in which it finds devices differ."""
 import os
 
+from host_tree import HostTree
 from node import make_node
 
 MDEV = "11111111-2222-3333-4444-555555555555"
@@ -26,9 +27,10 @@ RESOURCES = {
 }
 
 
-class NumberedHost:
+class NumberedHost(HostTree):
     def __init__(self, root, shift):
-        self.root, self.shift = root, shift
+        super().__init__(root)
+        self.shift = shift
         self.add_display()
         self.add_vfio()
         self.add_uio()
@@ -38,38 +40,15 @@ class NumberedHost:
         self.add_usb()
         self.add_accelerator()
 
-    def path(self, name):
-        return os.path.join(self.root, name)
-
-    def file(self, name, text):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w") as file:
-            file.write(text + "\n")
-
-    def link(self, name, target):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        os.symlink(os.path.relpath(self.path(target), os.path.dirname(self.path(name))), self.path(name))
-
     def node(self, name, major, minor):
         """With its number in the tree, and that of /dev/null outside of it."""
         make_node(self.path(f"dev/{name}"))
         return f"MAJOR={major}\nMINOR={minor}\nDEVNAME={name}"
 
-    def device(self, directory, subsystem, uevent="", **files):
-        directory = "sys/devices/" + directory
-        folder = f"sys/{subsystem}/devices" if subsystem.startswith("bus/") else f"sys/{subsystem}"
-        self.file(f"{directory}/uevent", uevent)
-        for name, text in files.items():
-            self.file(f"{directory}/{name}", text)
-        os.makedirs(self.path(folder), exist_ok=True)
-        self.link(f"{directory}/subsystem", f"sys/{subsystem}")
-        self.link(f"{folder}/{os.path.basename(directory)}", directory)
-
     def function(self, address, driver, vendor, device, kind, **files):
         directory = f"{PCI}/{address}"
         self.device(directory, "bus/pci", vendor=vendor, device=device, **{"class": kind, "numa_node": "1", **files})
-        os.makedirs(self.path(f"sys/bus/pci/drivers/{driver}"), exist_ok=True)
-        self.link(f"sys/devices/{directory}/driver", f"sys/bus/pci/drivers/{driver}")
+        self.bind(directory, driver)
         return directory
 
     def child(self, parent, name, subsystem, uevent="", **files):
@@ -79,9 +58,7 @@ class NumberedHost:
         self.link(f"sys/devices/{directory}/device", f"sys/devices/{parent}")
 
     def group(self, directory, number):
-        self.file(f"sys/kernel/iommu_groups/{number}/type", "DMA")
-        self.link(f"sys/devices/{directory}/iommu_group", f"sys/kernel/iommu_groups/{number}")
-        self.link(f"sys/kernel/iommu_groups/{number}/devices/{os.path.basename(directory)}", f"sys/devices/{directory}")
+        self.join_group(directory, number)
         make_node(self.path(f"dev/vfio/{number}"))
 
     # --- the hardware

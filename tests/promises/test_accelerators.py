@@ -16,8 +16,9 @@ from accelerator_hosts import ADDRESSES, HOSTS, AcceleratorHost
 from dra_node import DraTest
 from node import NodeTest, program, until
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../peers"))
-from test_peers import plant_line  # noqa: E402
+PEERS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../peers")
+sys.path.insert(0, PEERS)
+from test_peers import plant, plant_line  # noqa: E402
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/examples/exec")
 DRI = ("dri/card{1}", "dri/renderD{129}")
@@ -78,8 +79,7 @@ def with_driver(name):
     def change(host):
         for address in ADDRESSES:
             host.remove(f"sys/devices/pci0000:00/{address}/driver")
-            os.makedirs(host.path(f"sys/bus/pci/drivers/{name}"), exist_ok=True)
-            host.link(f"sys/devices/pci0000:00/{address}/driver", f"sys/bus/pci/drivers/{name}")
+            host.bind(f"pci0000:00/{address}", name)
             host.file(f"sys/devices/pci0000:00/{address}/uevent", f"DRIVER={name}")
 
     return change
@@ -332,6 +332,12 @@ class Trees(unittest.TestCase):
                   "UUID: 4f2a6c1e-11ec-0000-0000-9fe7c2b1a0d3\\nBoard Serial Number: SN123456\\nDevice inode path: /dev/cambricon_dev0".replace("\\n", "\n"))
         text = self.ctl("discover", "cambricon-mlu", "--dump-tree", "--root", host.root)
         self.assertIn("UUID: 00000000-0000-0000-0000-000000000001\\nBoard Serial Number: hidden-2\\nDevice inode path: /dev/cambricon_dev0", text)
+        root = tempfile.mkdtemp(prefix="amd-gpu.", dir=self.dir)
+        plant(root, os.path.join(PEERS, "amd-gpu.tree"))
+        with open(root + "/sys/class/kfd/kfd/topology/nodes/1/properties", "a") as file:
+            file.write("unique_id 7430917423\nwwn_id 0\n")
+        text = self.ctl("discover", "amd-gpu", "--dump-tree", "--root", root)
+        self.assertRegex(text, r"unique_id 00000000\d\d\\nwwn_id 0\n")
 
     def test_heads(self):
         """Each preset says that it never ran on hardware."""

@@ -129,7 +129,6 @@ static void test_unknown(void **state)
 	assert_int_equal(conditions_exclude(&conditions, &entry, &large, "b", NULL), -ENOMEM);
 }
 
-/* The example is the candidate that was most likely meant. */
 /* A pattern that any text meets selects nothing that has none. */
 static void test_nothing(void **state)
 {
@@ -147,6 +146,7 @@ static void test_nothing(void **state)
 	assert_int_equal(conditions_hold(&conditions, &by_serial, &bound, "c", NULL), 1);
 }
 
+/* The example is the candidate that was most likely meant. */
 static void test_near_misses(void **state)
 {
 	struct entry entry = { .vendors = { .items = amd, .count = 1 } };

@@ -571,7 +571,6 @@ static void test_plugged_and_unplugged(void **state)
 	RUN_UNTIL(count_healthy() == 1);
 }
 
-/* Why entries find nothing. */
 /* Virtual functions are made on a GPU that was offered. */
 static void test_split_later(void **state)
 {
@@ -587,6 +586,7 @@ static void test_split_later(void **state)
 		"has virtual functions: match these, or set split = true");
 }
 
+/* Why entries find nothing. */
 static void test_explanations(void **state)
 {
 	char expected[256];

@@ -165,6 +165,16 @@ static int save(const struct dra_claims *claims, struct claim *claim, struct err
 		    : error_set(error, -ENOMEM, "out of memory");
 }
 
+/* Saves a claim of the table. */
+static int save_again(struct dra_claims *claims, struct claim *claim, struct error *error)
+{
+	size_t before = claim->size;
+	int r = save(claims, claim, error);
+
+	claims->size += claim->size - before;
+	return r;
+}
+
 static int unlink_saved(const struct dra_claims *claims, const char *key)
 {
 	_cleanup_free_ char *name = file_name(key);
@@ -201,15 +211,24 @@ void dra_claims_publish(struct dra_claims *claims)
 	}
 }
 
-/* Earlier versions had one driver. */
+/* Earlier versions had one driver. It is saved, because the next configuration may name another. */
 static void adopt(struct dra_claims *claims)
 {
 	const char *driver = claims->manager->config->dra.driver;
+	struct error error = { 0 };
 
-	for (size_t i = 0; driver && i < claims->n_items; i++)
-		if (!json_object_get(claims->items[i]->json, "driver"))
-			(void)json_object_set_new(
-				claims->items[i]->json, "driver", json_string(driver));
+	for (size_t i = 0; driver && i < claims->n_items; i++) {
+		struct claim *claim = claims->items[i];
+
+		if (json_object_get(claim->json, "driver") ||
+			json_object_set_new(claim->json, "driver", json_string(driver)) < 0)
+			continue;
+		claims->revision++;
+		if (save_again(claims, claim, &error) < 0)
+			log_warning("%s; after a restart, the claim belongs to the driver that "
+				    "dra.driver names then",
+				error.message);
+	}
 }
 
 void dra_claims_configure(struct dra_claims *claims)
@@ -642,7 +661,6 @@ int dra_claims_forget(struct dra_claims *claims, const char *driver, const char 
 	const char *resource, const char *id, struct error *error)
 {
 	struct claim **claim = find(claims, driver, uid);
-	size_t before = claim ? (*claim)->size : 0;
 	int r = 0;
 
 	for (size_t i = 0; claim && i < dra_claim_count((*claim)->json); i++) {
@@ -659,9 +677,7 @@ int dra_claims_forget(struct dra_claims *claims, const char *driver, const char 
 	if (is_forgotten(*claim))
 		return dra_claims_remove(claims, driver, uid, error);
 	claims->revision++;
-	r = save(claims, *claim, error);
-	claims->size += (*claim)->size - before;
-	return r;
+	return save_again(claims, *claim, error);
 }
 
 const char *dra_claims_directory(const struct dra_claims *claims)
@@ -809,19 +825,13 @@ static void load(struct dra_claims *claims)
 static int convert_claim(
 	struct dra_claims *claims, const char *uid, json_t *saved, struct error *error)
 {
-	struct claim *claim;
-	int r;
-
 	if (is_key(claims, uid))
 		return 0;
 	if (take_saved(claims, saved, uid, true, 0) < 0) {
 		log_dropped(saved, uid);
 		return 0;
 	}
-	claim = claims->items[claims->n_items - 1];
-	r = save(claims, claim, error);
-	claims->size += claim->size;
-	return r;
+	return save_again(claims, claims->items[claims->n_items - 1], error);
 }
 
 /* Makes a file of each claim in the file of earlier versions, and removes that. */

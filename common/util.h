@@ -95,6 +95,22 @@ static inline _printf_(2, 3) int format_text(char **ret, const char *format, ...
 	return r;
 }
 
+/* Makes the slot a copy of the text, in place of the one before; NULL: there is none. Returns 1 if
+ * it is another text, 0, or -ENOMEM without a change. */
+static inline int replace_text(char **slot, const char *text)
+{
+	char *copy;
+
+	if ((!*slot && !text) || (*slot && text && strcmp(*slot, text) == 0))
+		return 0;
+	copy = text ? strdup(text) : NULL;
+	if (text && !copy)
+		return -ENOMEM;
+	free(*slot);
+	*slot = copy;
+	return 1;
+}
+
 /* Closes a descriptor if it is one, keeps errno, and returns the value of "no descriptor". */
 static inline int close_fd(int fd)
 {

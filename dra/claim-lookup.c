@@ -16,7 +16,7 @@
 struct claim_lookup {
 	struct dra_api *api;
 	const char *node;
-	uint64_t number; /* of the question; 0: none */
+	uint64_t number; /* of the question */
 	json_t *claims;  /* {"uid", "namespace", "name"} */
 	size_t at;       /* the one that is read */
 	json_t *unknown; /* the UIDs of those before */
@@ -85,7 +85,6 @@ static void finish(struct claim_lookup *lookup)
 	/* Without an answer, the supervisor asks again in the next round. */
 	if (message.fds[0] >= 0)
 		(void)control_send(CONTROL_FD, &message);
-	lookup->number = 0;
 }
 
 static void look_up(struct claim_lookup *lookup);

@@ -262,7 +262,7 @@ static int on_alive(sd_event_source *source, uint64_t usec, void *userdata)
 	(void)control_send(CONTROL_FD, &message);
 	if (process->n_drivers > 0 && rpc_is_held_up()) {
 		log_warning("a client floods the socket, so the kubelet cannot be served; closing "
-			    "all connections to the DRA driver");
+			    "all connections to the DRA drivers");
 		for (size_t i = 0; i < process->n_drivers; i++)
 			served_driver_free_the_way(process->drivers[i]);
 	}

@@ -18,7 +18,7 @@
 #define RETRY_INTERVAL (10 * USEC_PER_SEC)
 
 /* The text is no longer valid; the accepted claims are kept. */
-static void replace_text(struct claiming *claiming, char *text)
+static void take_text(struct claiming *claiming, char *text)
 {
 	if (claiming->is_accepted) {
 		free(claiming->accepted);
@@ -33,7 +33,7 @@ static void replace_text(struct claiming *claiming, char *text)
 static void forget_claims(struct claiming *claiming)
 {
 	claiming->snapshot = snapshot_unref(claiming->snapshot);
-	replace_text(claiming, NULL);
+	take_text(claiming, NULL);
 }
 
 static int send_claims(struct claiming *claiming, const char *text)
@@ -64,7 +64,7 @@ static int propose(
 		if (r < 0)
 			return r;
 		claiming->waiting = true;
-		replace_text(claiming, TAKE_PTR(text));
+		take_text(claiming, TAKE_PTR(text));
 	}
 	(void)snapshot_unref(claiming->snapshot);
 	claiming->snapshot = snapshot_ref(snapshot);

@@ -58,9 +58,9 @@ static int info_path(const struct config *config, const char *resource, const ch
 	return format_text(ret, "%s/%s-%s-device.json", config->device_info_dir, name, id);
 }
 
-static int claim_path(const struct config *config, const char *uid, char **ret)
+static int claim_path(const struct config *config, const char *key, char **ret)
 {
-	return format_text(ret, "%s/" PUBLISHED_CLAIM_PREFIX "%s.json", config->cdi_dir, uid);
+	return format_text(ret, "%s/" PUBLISHED_CLAIM_PREFIX "%s.json", config->cdi_dir, key);
 }
 
 /* Whether the resource with this declaration may have the file. */
@@ -285,13 +285,13 @@ static int put_file(
 }
 
 int published_put_claim(
-	struct published *published, const char *uid, const char *text, struct error *error)
+	struct published *published, const char *key, const char *text, struct error *error)
 {
 	_cleanup_free_ char *path = NULL;
 	const char *owner;
 	int r;
 
-	r = claim_path(published->config, uid, &path);
+	r = claim_path(published->config, key, &path);
 	if (r >= 0)
 		r = published_table_claim(
 			&published->table, PUBLISHED_CLAIMS, path, PUBLISHED_CLAIM, &owner);
@@ -308,12 +308,12 @@ static void remove_claims(struct published *published)
 	(void)published_table_save(&published->table);
 }
 
-void published_drop_claim(struct published *published, const char *uid)
+void published_drop_claim(struct published *published, const char *key)
 {
 	struct published_file *file;
 	_cleanup_free_ char *path = NULL;
 
-	if (claim_path(published->config, uid, &path) < 0)
+	if (claim_path(published->config, key, &path) < 0)
 		return;
 	file = map_get(&published->table.by_path, path);
 	if (!file || file->kind != PUBLISHED_CLAIM)

@@ -49,13 +49,13 @@ bool published_drop_left(struct published *published, const struct strings *name
 int published_take(struct published *published, const struct declaration *declaration, int fd,
 	struct error *error);
 
-/* Makes the CDI file of a claim have this text. Returns 0, or negative errno with the error filled.
- */
+/* Makes the CDI file of a claim have this text. The key becomes a part of its name: the claim's
+ * uid, or UID.DRIVER. Returns 0, or negative errno with the error filled. */
 int published_put_claim(
-	struct published *published, const char *uid, const char *text, struct error *error);
+	struct published *published, const char *key, const char *text, struct error *error);
 
 /* Removes the CDI file of a claim, if there is one of this daemon or of one before. */
-void published_drop_claim(struct published *published, const char *uid);
+void published_drop_claim(struct published *published, const char *key);
 
 /* Removes the CDI files of claims that a daemon before has left and this one has not put. */
 void published_drop_other_claims(struct published *published);

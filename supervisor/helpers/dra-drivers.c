@@ -27,10 +27,15 @@ struct dra_registrant *dra_drivers_find_name(const struct dra_drivers *all, cons
 	return NULL;
 }
 
+/* NULL: DRA does not serve the resource. */
+static const char *driver_of(const struct child *child)
+{
+	return child->leaving ? NULL : resource_config_driver(resource_applied(child->resource));
+}
+
 struct dra_registrant *dra_drivers_find_of(const struct dra_drivers *all, const struct child *child)
 {
-	const char *name =
-		child->leaving ? NULL : resource_config_driver(resource_applied(child->resource));
+	const char *name = driver_of(child);
 
 	return name ? dra_drivers_find_name(all, name) : NULL;
 }
@@ -88,10 +93,8 @@ int dra_drivers_update(struct dra_drivers *all)
 	int r = claims ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < manager->n_children && r >= 0; i++) {
-		const struct child *child = manager->children[i];
-
-		name = resource_config_driver(resource_applied(child->resource));
-		if (name && !child->leaving)
+		name = driver_of(manager->children[i]);
+		if (name)
 			r = add(all, name);
 	}
 	json_object_foreach(claims, name, count)

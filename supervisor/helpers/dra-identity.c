@@ -196,37 +196,20 @@ const char *dra_identity_node_source(const struct dra_identity *identity)
 
 /* --- the configuration --- */
 
-/* Returns 1 if the text is another one, 0, or -ENOMEM. NULL: there is none. */
-static int replace(char **slot, const char *value)
-{
-	char *copy = NULL;
-
-	if ((!*slot && !value) || (*slot && value && streq(*slot, value)))
-		return 0;
-	if (value) {
-		copy = strdup(value);
-		if (!copy)
-			return -ENOMEM;
-	}
-	free(*slot);
-	*slot = copy;
-	return 1;
-}
-
 int dra_identity_configure(struct dra_identity *identity, const struct config *config)
 {
-	int file = replace(&identity->kubeconfig, config->dra.kubeconfig);
-	int root = replace(&identity->host_root, config->host_root);
-	int node = replace(&identity->configured_node, config->dra.node);
+	int file = replace_text(&identity->kubeconfig, config->dra.kubeconfig);
+	int root = replace_text(&identity->host_root, config->host_root);
+	int node = replace_text(&identity->configured_node, config->dra.node);
 
-	if (file < 0 || root < 0 || node < 0)
-		return -ENOMEM;
 	if (file > 0 || root > 0) {
 		/* It was chosen by the former values, and its root is one of them. */
 		identity->kind = DRA_IDENTITY_NONE;
 		identity->root = "";
 		identity->certificate_node[0] = '\0';
 	}
+	if (file < 0 || root < 0 || node < 0)
+		return -ENOMEM;
 	return find_node(identity) || file > 0 || root > 0;
 }
 

@@ -344,8 +344,10 @@ static bool handle_node(struct dra *dra, struct control_message *message)
 {
 	if (dra_identity_set_certificate(&dra->identity, message->text)) {
 		if (may_log(dra))
-			log_notice(
-				"the node is %s, as in the client certificate", dra->identity.node);
+			log_notice("the node is %s, %s", dra->identity.node,
+				dra->identity.node_source == DRA_NODE_CERTIFICATE
+					? "as in the client certificate"
+					: "because the client certificate names no node any more");
 		/* A process serves one node. */
 		auxiliary_set_wanted(dra->process, false);
 		dra_configure(dra);
@@ -509,17 +511,6 @@ static void on_ended(void *userdata)
 
 /* --- the configuration --- */
 
-static int replace(char **slot, const char *value)
-{
-	char *copy = strdup(value);
-
-	if (!copy)
-		return -ENOMEM;
-	free(*slot);
-	*slot = copy;
-	return 0;
-}
-
 static bool names_a_driver(const struct config *config)
 {
 	for (size_t i = 0; i < config->n_resources; i++)
@@ -531,19 +522,15 @@ static bool names_a_driver(const struct config *config)
 /* Returns 1 if the process has to be replaced. */
 static int take_names(struct dra *dra, const struct config *config)
 {
-	bool other;
-	int r;
+	int identity, directory;
 
 	/* In the newest file no resource is served by DRA, but not all children have accepted
 	 * that. */
 	if (!names_a_driver(config))
 		return dra->registry_dir ? 0 : -ENOENT;
-	r = dra_identity_configure(&dra->identity, config);
-	other = r > 0 || !dra->registry_dir ||
-		!streq(dra->registry_dir, config->kubelet.plugins_registry_dir);
-	if (r < 0 || replace(&dra->registry_dir, config->kubelet.plugins_registry_dir) < 0)
-		return -ENOMEM;
-	return other;
+	identity = dra_identity_configure(&dra->identity, config);
+	directory = replace_text(&dra->registry_dir, config->kubelet.plugins_registry_dir);
+	return identity < 0 || directory < 0 ? -ENOMEM : identity > 0 || directory > 0;
 }
 
 static int make_settings(const struct dra *dra, char **ret)

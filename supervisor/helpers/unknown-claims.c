@@ -50,6 +50,8 @@ static int find_absent(struct unknown_claims *unknown, json_t **ret, struct erro
 	size_t i;
 	int r;
 
+	if (!rows)
+		return error_set(error, -ENOMEM, "out of memory");
 	r = kubelet_claims_read(unknown->manager->config->kubelet.root_dir, &known, error);
 	if (r < 0)
 		return r;
@@ -65,7 +67,7 @@ static int find_absent(struct unknown_claims *unknown, json_t **ret, struct erro
 			return error_set(error, -ENOMEM, "out of memory");
 	}
 	*ret = json_incref(absent);
-	return rows ? 0 : error_set(error, -ENOMEM, "out of memory");
+	return 0;
 }
 
 static int send_question(struct unknown_claims *unknown, json_t *absent)

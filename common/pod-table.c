@@ -190,6 +190,16 @@ static int parse(struct pod_table *table)
 	return r;
 }
 
+char *pod_claim_key(const struct pod_claim *claim)
+{
+	char *key;
+
+	return format_text(&key, "%s\t%s\t%s\t%s", claim->driver, claim->namespace, claim->name,
+		       claim->device) < 0
+		? NULL
+		: key;
+}
+
 int pod_table_read(int fd, struct pod_table **ret)
 {
 	_cleanup_(pod_table_freep) struct pod_table *table = calloc(1, sizeof(*table));

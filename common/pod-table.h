@@ -61,6 +61,10 @@ struct pod_table {
 /* Whether a text can be a field: printable UTF-8 of up to POD_TABLE_WORD_MAX bytes. */
 bool pod_field_is_plain(const char *text);
 
+/* The key of a claim's device among those of devplugd: "DRIVER\tNAMESPACE\tCLAIM\tDEVICE"
+ * (malloc'ed), or NULL without memory. */
+char *pod_claim_key(const struct pod_claim *claim);
+
 /* Reads a table from another process. -EBADMSG: not a sealed memfd, or a malformed line; -EFBIG:
  * too many bytes or rows. The caller keeps the descriptor. */
 int pod_table_read(int fd, struct pod_table **ret);

@@ -11,6 +11,7 @@
 #include "common/counters.h"
 #include "common/finding.h"
 #include "common/json-read.h"
+#include "exporter/placement.h"
 
 #define LABELS(...)                            \
 	(const struct label[]){ __VA_ARGS__ }, \
@@ -197,6 +198,17 @@ static void write_devices(const struct scrape *scrape, struct exposition *out)
 		"Devices assigned to containers, counting each replica, as reported by the kubelet; without admin access.");
 	FOR_EACH_RESOURCE(resource, scrape)
 	exposition_add(out, "", LABELS({ "resource", resource->name }), resource->assigned);
+}
+
+static void write_placement(const struct scrape *scrape, struct exposition *out)
+{
+	uint64_t count;
+
+	if (!scrape->pods || placement_misplaced(scrape, &count) < 0)
+		return;
+	exposition_begin(out, "devplugd_misplaced_containers", "gauge",
+		"Containers with exclusive CPUs and a device that is on none of their NUMA nodes.");
+	exposition_add(out, "", NULL, 0, count);
 }
 
 /* Counts the devices in each of these states: */
@@ -677,6 +689,7 @@ int families_write(
 	write_state(scrape, out);
 	write_devices(scrape, out);
 	write_units(scrape, out);
+	write_placement(scrape, out);
 	write_numbers(scrape, out);
 	write_calls(scrape, out);
 	write_processes(scrape, out);

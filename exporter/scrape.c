@@ -203,12 +203,11 @@ static int take_assignment(struct scrape *scrape, const struct pod_container *co
 static int take_claim(struct scrape *scrape, const struct pod_claim *claim)
 {
 	const json_t *claimed = json_object_get(scrape->root, "claimed"), *device;
-	_cleanup_free_ char *name = NULL;
+	_cleanup_free_ char *key = pod_claim_key(claim);
 
-	if (format_text(&name, "%s\t%s\t%s\t%s", claim->driver, claim->namespace, claim->name,
-		    claim->device) < 0)
+	if (!key)
 		return -ENOMEM;
-	device = json_object_get(claimed, name);
+	device = json_object_get(claimed, key);
 	/* It belongs to another driver, or takes no device from others. */
 	if (!device || json_is_true(json_object_get(device, "admin")))
 		return 0;

@@ -4,6 +4,7 @@
  * docs/control-socket.md. Verbs with `.needs_root` are for root and the daemon's own user only.
  */
 #include "supervisor/books/booked.h"
+#include "supervisor/books/pod-view.h"
 #include "supervisor/control/events.h"
 #include "supervisor/control/request.h"
 #include "supervisor/release.h"
@@ -12,6 +13,7 @@
 
 const struct verb verbs[] = {
 	{ "status", .timeout = 2, .handle = status_request },
+	{ "pod", .timeout = 2, .handle = pod_view_request },
 	{ "events", .timeout = EVENTS_FOLLOW_TIMEOUT, .handle = events_request },
 	{ "rescan", .needs_root = true, .timeout = 30, .handle = rescan_request },
 	{ "release", .needs_root = true, .timeout = 2, .handle = release_request },

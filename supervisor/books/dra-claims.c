@@ -12,6 +12,7 @@
 #include "common/boot-id.h"
 #include "common/json-read.h"
 #include "common/log.h"
+#include "common/pod-table.h"
 #include "common/replace-file.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/children/manager.h"
@@ -327,15 +328,19 @@ static void add_devices(json_t *devices, const json_t *claim)
 {
 	for (size_t i = 0; i < dra_claim_count(claim); i++) {
 		json_t *device = dra_claim_device(claim, i);
+		const struct pod_claim as_listed = {
+			.namespace = text_of(claim, "namespace"),
+			.name = text_of(claim, "name"),
+			.driver = text_of(claim, "driver"),
+			.device = text_of(device, "name"),
+		};
 		_cleanup_free_ char *key = NULL;
 
 		if (dra_claim_is_forgotten(device))
 			continue;
 		/* A claim may have a device for use and, by another request, for admin access. */
-		if (format_text(&key, "%s\t%s\t%s\t%s", text_of(claim, "driver"),
-			    text_of(claim, "namespace"), text_of(claim, "name"),
-			    text_of(device, "name")) >= 0 &&
-			!(dra_claim_is_admin(device) && json_object_get(devices, key)))
+		key = pod_claim_key(&as_listed);
+		if (key && !(dra_claim_is_admin(device) && json_object_get(devices, key)))
 			(void)json_object_set(devices, key, device);
 	}
 }

@@ -68,8 +68,7 @@ json_t *dra_claims_by_driver(const struct dra_claims *claims);
  * NULL: none. A borrowed reference. */
 const json_t *dra_claims_next(const struct dra_claims *claims, uint64_t *position);
 
-/* All devices, by "DRIVER\tNAMESPACE\tCLAIM\tNAME OF THE DEVICE", a new reference. NULL: no memory.
- */
+/* All devices, by pod_claim_key(), a new reference. NULL: no memory. */
 json_t *dra_claims_devices(const struct dra_claims *claims);
 
 /* The devices that claims hold, by name: {"driver", "resource", "id"}, a new reference; admin

@@ -7,6 +7,8 @@
  */
 #include "supervisor/books/pod-assignments.h"
 
+#include <fcntl.h>
+
 #include "common/control-child.h"
 #include "common/json-read.h"
 #include "supervisor/books/booked.h"
@@ -29,6 +31,7 @@ struct assignments {
 	uint64_t outdated_at; /* CLOCK_MONOTONIC */
 	json_t *resources;    /* object of arrays; NULL: nothing is known */
 	json_t *booked;       /* like `resources`: devices that only the checkpoint lists */
+	int table_fd;         /* the kubelet's answer, or -EBADF */
 	char failure[CONTROL_TEXT_MAX];
 };
 
@@ -91,12 +94,9 @@ static void collect(const struct pod_table *table, json_t *resources, json_t *li
 /* NULL: it belongs to another driver. */
 static json_t *find_claimed(const json_t *devices, const struct pod_claim *claim)
 {
-	_cleanup_free_ char *key = NULL;
+	_cleanup_free_ char *key = pod_claim_key(claim);
 
-	if (format_text(&key, "%s\t%s\t%s\t%s", claim->driver, claim->namespace, claim->name,
-		    claim->device) < 0)
-		return NULL;
-	return json_object_get(devices, key);
+	return key ? json_object_get(devices, key) : NULL;
 }
 
 static json_t *describe_claimed(const struct pod_container *container, const json_t *device)
@@ -184,6 +184,7 @@ static void forget_answer(struct assignments *assignments)
 	json_decref(assignments->resources);
 	json_decref(assignments->booked);
 	assignments->resources = assignments->booked = NULL;
+	assignments->table_fd = close_fd(assignments->table_fd);
 }
 
 static void take_table(struct assignments *assignments, const struct pod_answer *answer)
@@ -194,6 +195,7 @@ static void take_table(struct assignments *assignments, const struct pod_answer 
 
 	assignments->resources = json_object();
 	assignments->booked = json_object();
+	assignments->table_fd = fcntl(answer->table_fd, F_DUPFD_CLOEXEC, 0);
 	collect(answer->table, assignments->resources, listed);
 	collect_claimed(assignments->manager, answer->table, assignments->resources);
 	checkpoint = booked_checkpoint(assignments->manager->booked, &written_at);
@@ -258,6 +260,11 @@ json_t *assignments_booked(const struct assignments *assignments, const char *re
 	return json_object_get(assignments->booked, resource);
 }
 
+int assignments_table_fd(const struct assignments *assignments)
+{
+	return assignments->table_fd;
+}
+
 const char *assignments_failure(const struct assignments *assignments)
 {
 	return assignments->failure;
@@ -279,6 +286,7 @@ int assignments_new(struct manager *manager, struct assignments **ret)
 	if (!assignments)
 		return -ENOMEM;
 	assignments->manager = manager;
+	assignments->table_fd = -EBADF;
 	*ret = assignments;
 	return 0;
 }

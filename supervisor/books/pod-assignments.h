@@ -32,6 +32,10 @@ json_t *assignments_of(const struct assignments *assignments, const char *resour
  * "pod_uid", "container"}; NULL: none. A borrowed reference. */
 json_t *assignments_booked(const struct assignments *assignments, const char *resource);
 
+/* The kubelet's last answer, see pod-table.h: a sealed memfd, which the caller must not close.
+ * -EBADF: there is none. */
+int assignments_table_fd(const struct assignments *assignments);
+
 /* Why nothing is known, or "". */
 const char *assignments_failure(const struct assignments *assignments);
 

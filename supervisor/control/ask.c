@@ -144,15 +144,29 @@ int ask_daemon(const char *runtime_dir, const char *verb, json_t *arguments, uns
 	return ask(runtime_dir, verb, arguments, timeout, NULL, ret_answer, error);
 }
 
-int ask_status(
-	const char *runtime_dir, json_t **ret_answer, json_t **ret_devices, struct error *error)
+static int ask_with_devices(const char *runtime_dir, const char *verb, json_t *arguments,
+	json_t **ret_answer, json_t **ret_devices, struct error *error)
 {
 	json_auto_t *devices = json_object();
 	int r;
 
-	r = ask(runtime_dir, "status", json_pack("{s:b, s:b}", "pods", 1, "devices", 1),
-		ASK_TIMEOUT, devices, ret_answer, error);
+	r = ask(runtime_dir, verb, arguments, ASK_TIMEOUT, devices, ret_answer, error);
 	if (r >= 0)
 		*ret_devices = TAKE_PTR(devices);
 	return r;
+}
+
+int ask_status(
+	const char *runtime_dir, json_t **ret_answer, json_t **ret_devices, struct error *error)
+{
+	return ask_with_devices(runtime_dir, "status",
+		json_pack("{s:b, s:b}", "pods", 1, "devices", 1), ret_answer, ret_devices, error);
+}
+
+int ask_pod(const char *runtime_dir, const char *namespace, const char *pod, json_t **ret_answer,
+	json_t **ret_devices, struct error *error)
+{
+	return ask_with_devices(runtime_dir, "pod",
+		json_pack("{s:s, s:s}", "namespace", namespace, "pod", pod), ret_answer,
+		ret_devices, error);
 }

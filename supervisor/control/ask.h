@@ -22,7 +22,10 @@
 int ask_daemon(const char *runtime_dir, const char *verb, json_t *arguments, unsigned timeout,
 	json_t **ret_answer, struct error *error);
 
-/* Asks for the status with pods, and for the documents of devices, which are their processes' own
- * and may have any content: an object by the names of resources. Errors as ask_daemon(). */
+/* Asks for the status with pods, or for all that a pod has, and for the documents of devices, which
+ * are their processes' own and may have any content: an object by the names of resources. Errors as
+ * ask_daemon(). */
 int ask_status(
 	const char *runtime_dir, json_t **ret_answer, json_t **ret_devices, struct error *error);
+int ask_pod(const char *runtime_dir, const char *namespace, const char *pod, json_t **ret_answer,
+	json_t **ret_devices, struct error *error);

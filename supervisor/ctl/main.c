@@ -17,6 +17,12 @@ const struct command commands[] = {
 		show_status, NULL, ARGUMENT_JSON, 0, 1, NULL },
 	{ "devices", "[RESOURCE]", "Show each device, its health, and its containers", NULL,
 		show_devices, NULL, ARGUMENT_JSON | ARGUMENT_POD, 0, 1, NULL },
+	{ "pod", "NAMESPACE/NAME", "Show what the containers of a pod got, and where",
+		"All that the kubelet has assigned to them: exclusive CPUs, memory, and devices of any\n"
+		"plugin or DRA driver, with their NUMA nodes, and whether these agree. NUMA is \"-\"\n"
+		"where it is not known. An init container may have passed its device on to another\n"
+		"one; a sidecar is listed as the other containers are.",
+		NULL, command_pod, ARGUMENT_JSON, 1, 1, "a pod, NAMESPACE/NAME" },
 	{ "top", "[RESOURCE]", "Show resources, devices and pods, live",
 		"Keys: up and down select a row, enter opens or closes the devices of a resource, s\n"
 		"sorts by the next column, r reverses the order, q quits.",

@@ -47,6 +47,9 @@ int command_preview(const struct command_line *line);
 /* Shows resources, devices and pods until it is ended. */
 int command_top(const struct command_line *line);
 
+/* Prints all that the kubelet has assigned to a pod. */
+int command_pod(const struct command_line *line);
+
 /* Prints the events that the daemon keeps. */
 int command_events(const struct command_line *line);
 

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "common/counters.h"
+#include "common/numa-nodes.h"
 #include "common/sealed.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/children/child.h"
@@ -206,6 +207,8 @@ int metrics_state(const struct manager *manager, const struct metrics_facts *fac
 	/* The resource and the id of each device that a claim has by another name. */
 	if (facts->pods_known && manager->dra_claims)
 		r |= json_object_set_new(root, "claimed", dra_claims_devices(manager->dra_claims));
+	if (facts->pods_known)
+		r |= json_object_set_new(root, "cpus", numa_cpus_read(manager->config->host_root));
 	text = r < 0 ? NULL : json_dumps(root, JSON_COMPACT);
 	r = text ? sealed_new("state", text, strlen(text)) : -ENOMEM;
 	if (r < 0)

@@ -12,6 +12,7 @@
 
 #include "common/sealed.h"
 #include "exporter/families.h"
+#include "exporter/placement.h"
 
 #define DEVICE(id, health, more) "{\"id\":\"" id "\",\"health\":\"" health "\"" more "}"
 #define ALL(devices)             "{\"devices\":[" devices "]}\n"
@@ -41,7 +42,7 @@ static struct scrape *read_documents(json_t *documents, const char *pods)
 	static const char other[] = ALL(DEVICE("y-0", "Healthy", ",\"replicas\":1"));
 	static const char state[] =
 		"{\"version\":\"1\",\"resources\":[{\"name\":\"a/x\",\"driver\":\"static\","
-		"\"state\":\"serving\"},{\"name\":\"a/y\"}]}";
+		"\"state\":\"serving\"},{\"name\":\"a/y\"}],\"cpus\":{\"0\":\"0-3\",\"1\":\"4-7\"}}";
 	_cleanup_close_ int state_fd = sealed_new("state", state, strlen(state)), pods_fd = -EBADF;
 	struct scrape *scrape = NULL;
 
@@ -181,6 +182,43 @@ static void test_nonsense(void **state)
 	}
 }
 
+/* A device counts as away if it is on none of the nodes of the container's exclusive CPUs. */
+static void test_misplaced(void **state)
+{
+	static const struct {
+		const char *pods;
+		uint64_t expected;
+	} cases[] = {
+		{ "container\tn\tp\ta\t0\ndevice\tother/z\t0\nid\tz\n", 0 },
+		{ "container\tn\tp\ta\t0\ndevice\tother/z\t1\nid\tz\n", 1 },
+		{ "container\tn\tp\ta\t\ndevice\tother/z\t1\nid\tz\n", 0 },
+		{ "container\tn\tp\ta\t9\ndevice\tother/z\t1\nid\tz\n", 0 },
+		{ "container\tn\tp\ta\t0\ndevice\tother/z\t\nid\tz\n", 0 },
+		/* On both nodes, in rows that do not follow each other. */
+		{ "container\tn\tp\ta\t0\ndevice\tother/z\t1\nid\tz\nid\ty\n"
+		  "device\tother/z\t0\nid\tz\nid\ty\n",
+			0 },
+		{ "container\tn\tp\ta\t0\ndevice\tother/z\t1\nid\tz\nid\ty\n"
+		  "device\tother/z\t0\nid\tz\n",
+			1 },
+		/* By the document of the process; a container is counted once. */
+		{ "container\tn\tp\ta\t0\ndevice\ta/x\t\nid\tx-1\nid\tx-2\n"
+		  "container\tn\tp\tb\t0\ndevice\ta/x\t\nid\tx-0\n",
+			1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(scrape_freep) struct scrape *scrape = read_scrape(
+			ALL(DEVICE("x-0", "Healthy", ",\"numa\":[0]") "," DEVICE("x-1", "Healthy",
+				",\"numa\":[1]") "," DEVICE("x-2", "Healthy", ",\"numa\":[1]")),
+			cases[i].pods);
+		uint64_t count = 99;
+
+		assert_int_equal(placement_misplaced(scrape, &count), 0);
+		assert_int_equal(count, cases[i].expected);
+	}
+}
+
 static void test_assigned(void **state)
 {
 	_cleanup_(scrape_freep) struct scrape *scrape =
@@ -291,6 +329,7 @@ int main(void)
 		cmocka_unit_test(test_findings),
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_nonsense),
+		cmocka_unit_test(test_misplaced),
 		cmocka_unit_test(test_assigned),
 		cmocka_unit_test(test_unit_states),
 		cmocka_unit_test(test_measured),

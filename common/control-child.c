@@ -20,6 +20,7 @@ static const struct control_rule rules[] = {
 	[CHILD_COUNTERS] = { .name = "COUNTERS", .n_fds = 1 },
 	[CHILD_EDIT] = { .name = "EDIT", .fields = FIELD_NUMBER | FIELD_TEXT, .n_fds = 1 },
 	[CHILD_SCAN] = { .name = "SCAN", .fields = FIELD_NUMBER },
+	[CHILD_LAST_COMPLETE] = { .name = "LAST_COMPLETE", .n_fds = 1 },
 
 	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },
 	[CHILD_READY] = { .name = "READY", .to_supervisor = true },
@@ -50,6 +51,7 @@ static const struct control_rule rules[] = {
 		.to_supervisor = true,
 		.fields = FIELD_NUMBER | FIELD_TEXT,
 		.n_optional_fds = 1 },
+	[CHILD_COMPLETE] = { .name = "COMPLETE", .to_supervisor = true, .n_fds = 1 },
 	[CHILD_EDITS_CHANGED] = { .name = "EDITS_CHANGED", .to_supervisor = true },
 };
 

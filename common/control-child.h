@@ -41,6 +41,8 @@ enum child_type {
 		       there are none */
 	CHILD_SCAN, /* [number] scan soon; the child answers SCANNED after the CLAIMS of what it
 		       found */
+	CHILD_LAST_COMPLETE, /* [fd] the last complete list of devices, that an earlier process
+				sent in COMPLETE. Sent before CONFIGURE */
 	/* child to supervisor */
 	CHILD_READY,         /* [] configuration accepted and first inventory complete */
 	CHILD_REFUSED,       /* [text] why the last CONFIGURE was refused; the previous
@@ -60,6 +62,8 @@ enum child_type {
 	CHILD_EDITS,         /* [number, text, fd?] answers EDIT; text: why not, or sealed memfd
 				with JSON, see proto/plugin/edits.h; neither: the hash is still
 				right */
+	CHILD_COMPLETE,      /* [fd] sealed memfd with a complete list of devices, to be saved,
+				see drivers/inventory/complete-list.h */
 	CHILD_EDITS_CHANGED, /* [] earlier EDITS may be outdated */
 };
 

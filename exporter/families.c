@@ -5,13 +5,12 @@
  */
 #include "exporter/families.h"
 
-#include <dirent.h>
-#include <sys/resource.h>
-
 #include "common/counters.h"
 #include "common/finding.h"
 #include "common/json-read.h"
+#include "exporter/own-process.h"
 #include "exporter/placement.h"
+#include "exporter/readiness.h"
 
 #define LABELS(...)                            \
 	(const struct label[]){ __VA_ARGS__ }, \
@@ -238,6 +237,29 @@ static void write_units(const struct scrape *scrape, struct exposition *out)
 		exposition_add(out, "",
 			LABELS({ "resource", resource->name }, { "state", unit_states[i] }), count);
 	}
+}
+
+/* Only of resources that have the key `expect`. */
+static void write_expected(const struct scrape *scrape, struct exposition *out)
+{
+	exposition_begin(out, "devplugd_resource_expected_units", "gauge",
+		"Physical units that a resource should have, by its key expect.");
+	FOR_EACH_RESOURCE(resource, scrape)
+	if (readiness_is_required(resource))
+		exposition_add(out, "", LABELS({ "resource", resource->name }),
+			scrape_number(resource->object, "expect"));
+	exposition_begin(out, "devplugd_resource_found_units", "gauge",
+		"Physical units that count for the key expect and are present.");
+	FOR_EACH_RESOURCE(resource, scrape)
+	if (readiness_is_required(resource) && resource->expect)
+		exposition_add(out, "", LABELS({ "resource", resource->name }),
+			scrape_number(resource->expect, "found"));
+	exposition_begin(out, "devplugd_resource_ready", "gauge",
+		"Whether a resource with the key expect is ready, as for /readyz.");
+	FOR_EACH_RESOURCE(resource, scrape)
+	if (readiness_is_required(resource))
+		exposition_add(out, "", LABELS({ "resource", resource->name }),
+			!readiness_reason(resource));
 }
 
 static void write_histogram(const struct resource *resource, struct exposition *out)
@@ -633,52 +655,7 @@ static int write_assigned(const struct scrape *scrape, struct exposition *out)
 	return r;
 }
 
-/* --- the exporter itself: the names that all exporters have --- */
-
-static uint64_t count_descriptors(void)
-{
-	DIR *stream = opendir("/proc/self/fd");
-	uint64_t count = 0;
-
-	while (stream && readdir(stream))
-		count++;
-	if (stream)
-		(void)closedir(stream);
-	/* Does not count ".", ".." and the directory itself. */
-	return count > 3 ? count - 3 : 0;
-}
-
-static void write_process(struct exposition *out)
-{
-	FILE *stream = fopen("/proc/self/statm", "re");
-	unsigned long size = 0, resident = 0;
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	struct rlimit limit = { 0 };
-	struct rusage usage = { 0 };
-
-	if (stream) {
-		(void)!fscanf(stream, "%lu %lu", &size, &resident);
-		(void)fclose(stream);
-	}
-	(void)getrusage(RUSAGE_SELF, &usage);
-	(void)getrlimit(RLIMIT_NOFILE, &limit);
-	exposition_begin(
-		out, "process_cpu_seconds_total", "counter", "Processor time of the exporter.");
-	exposition_add_seconds(out, "", NULL, 0,
-		(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * USEC_PER_SEC +
-			(uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec));
-	exposition_begin(
-		out, "process_resident_memory_bytes", "gauge", "Resident memory of the exporter.");
-	exposition_add(out, "", NULL, 0, resident * page);
-	exposition_begin(
-		out, "process_virtual_memory_bytes", "gauge", "Virtual memory of the exporter.");
-	exposition_add(out, "", NULL, 0, size * page);
-	exposition_begin(out, "process_open_fds", "gauge", "Open descriptors of the exporter.");
-	exposition_add(out, "", NULL, 0, count_descriptors());
-	exposition_begin(out, "process_max_fds", "gauge",
-		"Maximum number of open descriptors of the exporter.");
-	exposition_add(out, "", NULL, 0, limit.rlim_cur);
-}
+/* --- --- */
 
 int families_write(
 	const struct scrape *scrape, const struct families_options *options, struct exposition *out)
@@ -690,6 +667,7 @@ int families_write(
 	write_devices(scrape, out);
 	write_units(scrape, out);
 	write_placement(scrape, out);
+	write_expected(scrape, out);
 	write_numbers(scrape, out);
 	write_calls(scrape, out);
 	write_processes(scrape, out);
@@ -700,6 +678,6 @@ int families_write(
 	if (options->assigned && scrape->pods)
 		r = write_assigned(scrape, out);
 	if (options->process)
-		write_process(out);
+		own_process_write(out);
 	return out->failed ? -ENOMEM : r;
 }

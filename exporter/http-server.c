@@ -21,13 +21,14 @@
 #define TEXT_NOT_FOUND    "not found: see /metrics\n"
 #define TEXT_METHOD       "only GET and HEAD are supported\n"
 #define TEXT_HEALTHY      "ok\n"
+#define TEXT_PLAIN        "text/plain; charset=utf-8"
 
 struct client {
 	struct MHD_Connection *connection; /* NULL: this one is free */
 	struct http_server *server;
 	uint64_t begun, end; /* CLOCK_MONOTONIC */
 	bool idle;           /* it has sent no complete request */
-	bool waits;          /* for the metrics */
+	bool waits;          /* for the metrics, or for readiness */
 	bool asked;
 };
 
@@ -35,9 +36,10 @@ struct http_server {
 	struct MHD_Daemon *daemon;
 	http_wanted_handler on_wanted;
 	void *userdata;
-	bool wanted; /* metrics were requested and have not arrived */
+	bool wanted; /* an answer was requested and has not arrived */
 	bool ended;  /* a connection has ended since the library ran */
-	struct MHD_Response *answer;
+	struct MHD_Response *metrics, *readiness;
+	bool ready;
 	sd_event_source *io, *timer;
 	sd_event_source *pressure; /* others wait for a place; while all are taken */
 	struct client clients[HTTP_CLIENTS_MAX];
@@ -64,27 +66,43 @@ static enum MHD_Result respond(struct MHD_Connection *connection, unsigned statu
 static enum MHD_Result respond_plain(
 	struct MHD_Connection *connection, unsigned status, const char *text)
 {
-	return respond(connection, status, "text/plain; charset=utf-8", text);
+	return respond(connection, status, TEXT_PLAIN, text);
 }
 
-static enum MHD_Result handle_metrics(struct client *client)
+/* The answer needs the state of the supervisor. */
+static enum MHD_Result ask(struct client *client)
 {
 	struct http_server *server = client->server;
 
 	client->end = now_usec(CLOCK_MONOTONIC) + HTTP_REQUEST_TIME;
-	if (!client->asked) {
-		client->asked = client->waits = true;
-		MHD_suspend_connection(client->connection);
-		if (!server->wanted) {
-			server->wanted = true;
-			server->on_wanted(server->userdata);
-		}
-		return MHD_YES;
+	client->asked = client->waits = true;
+	MHD_suspend_connection(client->connection);
+	if (!server->wanted) {
+		server->wanted = true;
+		server->on_wanted(server->userdata);
 	}
-	if (!server->answer)
-		return respond_plain(
-			client->connection, MHD_HTTP_SERVICE_UNAVAILABLE, TEXT_UNAVAILABLE);
-	return MHD_queue_response(client->connection, MHD_HTTP_OK, server->answer);
+	return MHD_YES;
+}
+
+static enum MHD_Result answer(struct client *client, unsigned status, struct MHD_Response *response)
+{
+	client->end = now_usec(CLOCK_MONOTONIC) + HTTP_REQUEST_TIME;
+	return response
+		? MHD_queue_response(client->connection, status, response)
+		: respond_plain(client->connection, MHD_HTTP_SERVICE_UNAVAILABLE, TEXT_UNAVAILABLE);
+}
+
+static enum MHD_Result handle_metrics(struct client *client)
+{
+	return client->asked ? answer(client, MHD_HTTP_OK, client->server->metrics) : ask(client);
+}
+
+static enum MHD_Result handle_readiness(struct client *client)
+{
+	const struct http_server *server = client->server;
+	unsigned status = server->ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
+
+	return client->asked ? answer(client, status, server->readiness) : ask(client);
 }
 
 static struct client *client_of(struct MHD_Connection *connection)
@@ -116,6 +134,8 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 	}
 	if (streq(url, "/metrics"))
 		return handle_metrics(client);
+	if (streq(url, "/readyz"))
+		return handle_readiness(client);
 	if (streq(url, "/healthz"))
 		return respond_plain(connection, MHD_HTTP_OK, TEXT_HEALTHY);
 	return streq(url, "/") ? respond_plain(connection, MHD_HTTP_OK, TEXT_ROOT)
@@ -274,7 +294,8 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-static struct MHD_Response *make_answer(char *text, size_t size)
+/* Takes the text. */
+static struct MHD_Response *make_response(char *text, size_t size, const char *content_type)
 {
 	struct MHD_Response *response;
 
@@ -285,17 +306,29 @@ static struct MHD_Response *make_answer(char *text, size_t size)
 		free(text);
 		return NULL;
 	}
-	(void)MHD_add_response_header(
-		response, MHD_HTTP_HEADER_CONTENT_TYPE, EXPOSITION_CONTENT_TYPE);
+	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
 	(void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
 	return response;
 }
 
-void http_server_answer(struct http_server *server, char *text, size_t size)
+static void drop_answer(struct http_server *server)
 {
-	if (server->answer)
-		MHD_destroy_response(server->answer);
-	server->answer = make_answer(text, size);
+	if (server->metrics)
+		MHD_destroy_response(server->metrics);
+	if (server->readiness)
+		MHD_destroy_response(server->readiness);
+	server->metrics = server->readiness = NULL;
+}
+
+void http_server_answer(struct http_server *server, struct http_answer *answer)
+{
+	char *readiness = TAKE_PTR(answer->readiness);
+
+	drop_answer(server);
+	server->metrics =
+		make_response(TAKE_PTR(answer->metrics), answer->size, EXPOSITION_CONTENT_TYPE);
+	server->readiness = make_response(readiness, readiness ? strlen(readiness) : 0, TEXT_PLAIN);
+	server->ready = answer->ready;
 	server->wanted = false;
 	for (size_t i = 0; i < HTTP_CLIENTS_MAX; i++)
 		if (server->clients[i].waits) {
@@ -304,9 +337,7 @@ void http_server_answer(struct http_server *server, char *text, size_t size)
 		}
 	/* Resumed clients are answered in this turn and keep a reference to the text. */
 	run(server);
-	if (server->answer)
-		MHD_destroy_response(server->answer);
-	server->answer = NULL;
+	drop_answer(server);
 }
 
 _printf_(2, 0) static void on_library_message(void *userdata, const char *format, va_list ap)
@@ -370,8 +401,7 @@ struct http_server *http_server_free(struct http_server *server)
 			MHD_resume_connection(server->clients[i].connection);
 	if (server->daemon)
 		MHD_stop_daemon(server->daemon);
-	if (server->answer)
-		MHD_destroy_response(server->answer);
+	drop_answer(server);
 	free(server);
 	return NULL;
 }

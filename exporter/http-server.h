@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Answers HTTP requests: GET and HEAD of /metrics and /healthz on a listening socket that the
- * caller opened. Each connection serves one request and has a final deadline.
+ * Answers HTTP requests: GET and HEAD of /metrics, /readyz and /healthz on a listening socket that
+ * the caller opened. Each connection serves one request and has a final deadline.
  */
 
 #include <systemd/sd-event.h>
@@ -18,8 +18,8 @@
 
 struct http_server;
 
-/* Called when a client waits for the metrics; answer with http_server_answer(). Not called again
- * before that. */
+/* Called when a client waits for the metrics, or for readiness; answer with http_server_answer().
+ * Not called again before that. */
 typedef void (*http_wanted_handler)(void *userdata);
 
 /* Serves a listening, non-blocking socket; takes the descriptor, also on failure. Returns 0 or
@@ -27,9 +27,15 @@ typedef void (*http_wanted_handler)(void *userdata);
 int http_server_new(sd_event *event, int fd, http_wanted_handler on_wanted, void *userdata,
 	struct http_server **ret);
 
-/* Answers all waiting clients with a text. Takes it (malloc'ed), also on failure. NULL: metrics are
- * not available, and clients receive 503. */
-void http_server_answer(struct http_server *server, char *text, size_t size);
+struct http_answer {
+	char *metrics; /* malloc'ed; NULL: not available, and clients receive 503 */
+	size_t size;
+	char *readiness; /* malloc'ed text for people; NULL: not available */
+	bool ready;      /* clients receive 200 with it, or 503 */
+};
+
+/* Answers all waiting clients. Takes the texts. */
+void http_server_answer(struct http_server *server, struct http_answer *answer);
 
 /* Ends all connections; the socket's other holders keep it. */
 struct http_server *http_server_free(struct http_server *server);

@@ -18,6 +18,7 @@
 #include "common/sealed.h"
 #include "exporter/families.h"
 #include "exporter/http-server.h"
+#include "exporter/readiness.h"
 
 #define SETTINGS_MAX 4096
 /* The time limit for the supervisor's answer. The supervisor waits at most 2 s for the kubelet. */
@@ -86,6 +87,20 @@ static int make_text(struct exporter *exporter, const struct scrape *scrape, boo
 	return r;
 }
 
+static void answer_clients(struct exporter *exporter, const struct scrape *scrape)
+{
+	struct http_answer answer = { 0 };
+	struct exposition text = { 0 };
+
+	if (scrape && make_text(exporter, scrape, true, &text) >= 0) {
+		answer.metrics = text.text;
+		answer.size = text.size;
+	}
+	if (scrape)
+		answer.ready = readiness_write(scrape, &answer.readiness);
+	http_server_answer(exporter->server, &answer);
+}
+
 /* `scrape` NULL: not available. Clients that connect while others are answered wait for the next
  * one. */
 static void use_scrape(struct exporter *exporter, const struct scrape *scrape)
@@ -100,10 +115,8 @@ static void use_scrape(struct exporter *exporter, const struct scrape *scrape)
 		send_textfile(exporter, text.text, text.size);
 		exposition_done(&text);
 	}
-	if (scrape && for_clients)
-		(void)make_text(exporter, scrape, true, &text);
 	if (for_clients)
-		http_server_answer(exporter->server, text.text, text.size);
+		answer_clients(exporter, scrape);
 }
 
 static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata)

@@ -86,6 +86,7 @@ static int take_devices(struct resource *resource, const json_t *document)
 	size_t count = json_array_size(devices);
 
 	resource->left_out = json_is_null(document);
+	resource->expect = json_object_get(document, "expect");
 	resource->measurements = json_object_get(document, "measurements");
 	resource->units = calloc(count + 1, sizeof(*resource->units));
 	if (!resource->units)

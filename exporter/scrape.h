@@ -28,6 +28,8 @@ struct resource {
 
 	struct unit *units;
 	size_t n_units;
+	const json_t *expect;       /* by its process, not checked: {"found", "reason"}; NULL: not
+				     * known, or the resource expects no number of devices */
 	const json_t *measurements; /* by unit and name: a number, or numbers by code */
 	struct map by_id;           /* struct unit */
 	struct map assigned_ids;    /* offered ids that are assigned to containers; only if pods are

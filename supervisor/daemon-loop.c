@@ -71,7 +71,7 @@ static void free_left(struct manager *manager)
 		struct child *child = manager->children[i];
 
 		if (child->leaving && child->resource->state == RESOURCE_STOPPED) {
-			child_forget_health(child);
+			child_forget_saved(child);
 			(void)child_free(child);
 		} else
 			manager->children[kept++] = child;
@@ -119,7 +119,7 @@ static void flush(struct manager *manager)
 	dra_send_held(manager->dra);
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
-		uint64_t save = child_save_health(child);
+		uint64_t save = child_save(child);
 		uint64_t send = dra_send_devices(manager->dra, child);
 
 		again = MIN_OF(again, MIN_OF(save, send));
@@ -470,7 +470,7 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	return 0;
 }
 
-/* Drops the saved health state of resources that were removed while no daemon ran. */
+/* Drops what is saved of resources that were removed while no daemon ran. */
 static void forget_removed_resources(struct manager *manager)
 {
 	size_t n = manager->config->n_resources;
@@ -478,8 +478,10 @@ static void forget_removed_resources(struct manager *manager)
 
 	for (size_t i = 0; names && i < n; i++)
 		names[i] = manager->config->resources[i].declaration.name;
-	if (names)
-		saved_health_keep_only(manager->files, names, n);
+	if (!names)
+		return;
+	saved_health_keep_only(manager->files, SAVED_HEALTH, names, n);
+	saved_health_keep_only(manager->files, SAVED_LIST, names, n);
 }
 
 static void log_start(const struct manager *manager)

@@ -37,8 +37,10 @@ static void write_again(struct manager *manager)
 {
 	if (!manager->on_last_accepted)
 		keep_configuration(manager);
-	for (size_t i = 0; i < manager->n_children; i++)
+	for (size_t i = 0; i < manager->n_children; i++) {
 		saved_health_write_again(&manager->children[i]->health);
+		saved_health_write_again(&manager->children[i]->list);
+	}
 	manager_changed(manager);
 }
 

@@ -114,7 +114,7 @@ static json_t *describe(const struct child *child)
 			proposal_failure(child->proposal));
 	text_sanitize(reason);
 	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, "
-			 "s:b, s:s, s:o, s:o*, s:s*}",
+			 "s:b, s:s, s:o, s:o*, s:s*, s:I}",
 		"name", resource->name, "driver",
 		resource_applied(resource)->declaration.driver_name, "state",
 		resource_state_name(resource), "reason", reason, "pid", (int)child->process.pid,
@@ -125,7 +125,8 @@ static json_t *describe(const struct child *child)
 		registrations[child_registration(child)], "refused", (int)resource->refused, "note",
 		claimant_note(child->claimant) ?: "", "failures",
 		failure_describe(resource->failures), "published",
-		dra ? json_boolean(child->published) : NULL, "dra_driver", driver);
+		dra ? json_boolean(child->published) : NULL, "dra_driver", driver, "expect",
+		(json_int_t)resource_applied(resource)->declaration.expect);
 }
 
 static int add_claims(const struct manager *manager, const struct child *child, json_t *resource)

@@ -13,6 +13,7 @@
 #include "dra/model/dra-names.h"
 #include "dra/model/slice-lacks.h"
 #include "dra/model/slice-order.h"
+#include "drivers/model/declaration.h"
 #include "drivers/model/device.h"
 #include "drivers/model/dra-attribute.h"
 #include "drivers/model/form.h"
@@ -208,6 +209,7 @@ static int add_cause(json_t *taints, const char *driver, const char *cause)
 		const char *cause, *name;
 	} names[] = {
 		{ "gone", REASON_MISSING },
+		{ "missing", REASON_MISSING },
 		{ "cordoned", REASON_CORDONED },
 	};
 	size_t length = strspn(cause, LOWER_CASE);
@@ -500,6 +502,44 @@ json_t *dra_class_object(const char *driver, const char *resource)
 
 /* --- what was reported --- */
 
+/* A device that its process does not list any more, which is always unhealthy. */
+static json_t *make_missing(const json_t *missing)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:O*, s:O*}", "id", text_of(missing, "id"), "health",
+		"Unhealthy", "cause", "missing", "reason", "the host does not have the device",
+		"replicas", json_object_get(missing, "replicas"), "shared",
+		json_object_get(missing, "shared"));
+}
+
+/* Keeps the devices in their slices that are missing of those that the resource should have
+ * (`expect`). One that is not listed any more follows the listed ones. Returns 0 or -ENOMEM. */
+static int add_missing(const json_t *document, json_t *devices)
+{
+	const json_t *all = json_object_get(json_object_get(document, "expect"), "missing");
+	json_auto_t *listed = json_object();
+	json_t *device;
+	size_t i;
+
+	if (json_array_size(all) == 0 || !json_is_array(devices))
+		return 0;
+	json_array_foreach(devices, i, device)
+	{
+		if (json_object_set(listed, text_of(device, "id"), device) < 0)
+			return -ENOMEM;
+	}
+	for (i = 0; i < json_array_size(all) && i < EXPECT_MAX; i++) {
+		const json_t *missing = json_array_get(all, i);
+
+		device = json_object_get(listed, text_of(missing, "id"));
+		if (!device && json_array_append_new(devices, make_missing(missing)) < 0)
+			return -ENOMEM;
+		if (streq(text_of(device, "cause"), "gone") &&
+			json_object_set_new(device, "cause", json_string("missing")) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 json_t *dra_devices_read(const char *text, size_t size)
 {
 	/* Members for people. They change at each allocation, which changes no slice. */
@@ -513,5 +553,5 @@ json_t *dra_devices_read(const char *text, size_t size)
 		for (size_t k = 0; k < ARRAY_SIZE(unused); k++)
 			(void)json_object_del(device, unused[k]);
 	}
-	return json_incref(devices);
+	return add_missing(document, devices) < 0 ? NULL : json_incref(devices);
 }

@@ -66,5 +66,6 @@ json_t *dra_slice_object(
 json_t *dra_class_object(const char *driver, const char *resource);
 
 /* Reads the document of a resource's process. Returns its devices (a new reference), without what
- * slices do not depend on, or NULL if the document is missing or invalid. */
+ * slices do not depend on, and with those that are missing although the resource should have them
+ * (`expect`); or NULL if the document is missing or invalid, or memory is short. */
 json_t *dra_devices_read(const char *text, size_t size);

@@ -44,11 +44,12 @@ struct snapshot_unit {
 	bool present;                  /* the last scan found it; if not it is not healthy either */
 	bool may_be_gone;              /* see unit_may_be_gone() */
 	bool healthy;
-	bool claimed_by_other; /* it belongs to another resource, is in use by the device plugin
-				* while DRA serves it or the other way round, or is of the same
-				* whole as a device in use; and is not offered */
-	unsigned withheld;     /* how many of its ids are not offered, see snapshot_withholds() */
-	bool numa_kept;        /* some ids are listed with other NUMA nodes, see snapshot_numa() */
+	bool claimed_by_other;  /* it belongs to another resource, is in use by the device plugin
+				 * while DRA serves it or the other way round, or is of the same
+				 * whole as a device in use; and is not offered */
+	bool of_other_resource; /* because it belongs to another resource */
+	unsigned withheld;      /* how many of its ids are not offered, see snapshot_withholds() */
+	bool numa_kept;         /* some ids are listed with other NUMA nodes, see snapshot_numa() */
 	enum unit_cause cause;
 	const char *reason;           /* why not, for people; NULL if healthy */
 	struct finding_set *findings; /* of its probes, also of a healthy unit; NULL: none */

@@ -16,6 +16,7 @@ static void show(const struct unit *unit, struct snapshot_unit *ret)
 		.claimed_by_other =
 			(unit->owner_name || unit_is_withheld(unit) || unit->companion) &&
 			!unit->booked,
+		.of_other_resource = unit->owner_name,
 		.withheld = unit->withheld,
 		.numa_kept = unit->numa_kept != 0,
 		.cause = unit->cause,

@@ -174,6 +174,7 @@ struct declaration {
 	struct strings where;  /* "variable=pattern", all of which a device must match */
 	struct groups exclude; /* struct exclusion: devices left out */
 	struct groups cordon;  /* struct cordon: devices that are listed as unhealthy */
+	int64_t expect;        /* the number of devices; 0: any */
 	struct share share;
 	struct container container;
 	struct cdi_spec cdi_spec;
@@ -196,6 +197,7 @@ struct exclusion {
 };
 
 #define CORDON_REASON_MAX 200
+#define EXPECT_MAX        100000
 
 struct cordon {
 	struct origin origin;

@@ -381,6 +381,15 @@ static const struct option declaration_options[] = {
 		.help = "Devices that are not assigned to new containers. They are listed as unhealthy, and containers that use them keep them.",
 	},
 	{
+		.key = "expect",
+		.type = OPTION_INTEGER,
+		.offset = offsetof(struct declaration, expect),
+		.minimum = 0,
+		.maximum = EXPECT_MAX,
+		.unit = "devices",
+		.help = "Number of devices that the host should have, before `share`, without those that belong to another resource; 0: any number. If there are fewer or more, `devplugctl status`, `devplugctl check` and metrics show it and name the devices that the last complete list had. The resource is then required for `/readyz` of the exporter. See docs/repair.md.",
+	},
+	{
 		.key = "share",
 		.type = OPTION_GROUP,
 		.offset = offsetof(struct declaration, share),

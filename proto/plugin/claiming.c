@@ -112,6 +112,11 @@ int claiming_propose(
 			return 0;
 		}
 	}
+	return claiming_waits(claiming);
+}
+
+bool claiming_waits(const struct claiming *claiming)
+{
 	return claiming->waiting && *claiming->text;
 }
 

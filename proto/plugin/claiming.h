@@ -30,6 +30,9 @@ struct claiming {
 int claiming_propose(struct claiming *claiming, const struct declaration *declaration,
 	struct snapshot *snapshot);
 
+/* Whether the answer to claims is missing. */
+bool claiming_waits(const struct claiming *claiming);
+
 /* Takes the supervisor's answer, or an update. */
 void claiming_answered(struct claiming *claiming, struct inventory *inventory,
 	const struct control_message *message);

@@ -328,6 +328,11 @@ static void handle_scan(struct plugin *plugin, struct control_message *message)
 		plugin_report_scanned(plugin);
 }
 
+static void handle_last_complete(struct plugin *plugin, struct control_message *message)
+{
+	expecting_take(&plugin->expecting, message->fds[0]);
+}
+
 static void (*const handlers[])(struct plugin *plugin, struct control_message *message) = {
 	[CHILD_CONFIGURE] = handle_configure,
 	[CHILD_SESSION] = handle_session,
@@ -342,6 +347,7 @@ static void (*const handlers[])(struct plugin *plugin, struct control_message *m
 	[CHILD_COUNTERS] = handle_counters,
 	[CHILD_EDIT] = handle_edit,
 	[CHILD_SCAN] = handle_scan,
+	[CHILD_LAST_COMPLETE] = handle_last_complete,
 };
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -464,6 +470,7 @@ static void plugin_done(struct plugin *plugin)
 	snapshot_unref(plugin->logged);
 	strings_done(&plugin->readmission_refused);
 	claiming_done(&plugin->claiming);
+	expecting_done(&plugin->expecting);
 	publish_done(&plugin->publishing);
 	allocation_count_done(&plugin->allocation_count);
 	sd_event_source_disable_unref(plugin->alive_source);

@@ -308,12 +308,24 @@ static int write_inventory(int fd, const struct plugin *plugin, const struct sna
 		count(&snapshot->units[i], message);
 		write_device(&writer, plugin, snapshot, i, &last);
 	}
-	json_write_text(&writer, "],\"scan_notes\":[");
+	json_write_text(&writer, "]");
+	expecting_write(&plugin->expecting, &writer, plugin->applied_config->declaration);
+	json_write_text(&writer, ",\"scan_notes\":[");
 	write_notes(&writer, plugin->inventory);
 	json_write_text(&writer, "],\"measurements\":{");
 	write_measurements(&writer, inventory_measurements(plugin->inventory));
 	json_write_text(&writer, "}}\n");
 	return json_writer_finish(&writer);
+}
+
+/* Which devices count is known when they were offered, and have owners. */
+static void compare(struct plugin *plugin, const struct snapshot *snapshot)
+{
+	const struct declaration *declaration = plugin->applied_config->declaration;
+
+	if (plugin->offered && !plugin->ready_owed && !claiming_waits(&plugin->claiming))
+		expecting_update(&plugin->expecting, plugin->event, declaration,
+			match_fingerprint(declaration), snapshot);
 }
 
 static int report_devices(struct plugin *plugin)
@@ -325,6 +337,7 @@ static int report_devices(struct plugin *plugin)
 
 	if (devices_fd < 0 || state_fd < 0)
 		return -EMFILE;
+	compare(plugin, snapshot);
 	r = write_inventory(devices_fd, plugin, snapshot, &message);
 	if (r >= 0)
 		r = sealed_end(devices_fd);

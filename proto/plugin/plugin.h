@@ -13,6 +13,7 @@
 #include "proto/plugin/allocate.h"
 #include "proto/plugin/allocation-count.h"
 #include "proto/plugin/claiming.h"
+#include "proto/plugin/expecting.h"
 #include "proto/plugin/housekeeping.h"
 #include "proto/plugin/plugin-session.h"
 #include "proto/plugin/pre-start.h"
@@ -41,6 +42,7 @@ struct plugin {
 	sd_event_source *readmission_source;
 	struct strings readmission_refused; /* ids that the kubelet has chosen for other pods */
 	struct claiming claiming;
+	struct expecting expecting;
 	uint64_t scan_owed;     /* the number of the newest CHILD_SCAN without an answer; 0: none */
 	uint64_t gone_reported; /* how many removed devices the supervisor knows of */
 	struct publishing publishing;

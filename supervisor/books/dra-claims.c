@@ -869,19 +869,6 @@ static void convert(struct dra_claims *claims)
 		runtime_files_remove(files, FORMER_FILE);
 }
 
-/* systemd may name several directories, separated by colons. */
-static char *make_directory_name(const struct manager *manager)
-{
-	const char *state = getenv("STATE_DIRECTORY");
-	char *path = NULL;
-
-	if (state && *state == '/')
-		(void)format_text(&path, "%.*s/" DIRECTORY, (int)strcspn(state, ":"), state);
-	else
-		(void)format_text(&path, "%s/" DIRECTORY, manager->config->runtime_dir);
-	return path;
-}
-
 int dra_claims_new(struct manager *manager, void (*on_end)(void *userdata), void *userdata,
 	struct dra_claims **ret)
 {
@@ -893,8 +880,8 @@ int dra_claims_new(struct manager *manager, void (*on_end)(void *userdata), void
 	claims->on_end = on_end;
 	claims->userdata = userdata;
 	claims->revision = 1;
-	claims->directory = make_directory_name(manager);
-	if (!claims->directory)
+	if (runtime_files_state_path(manager->config->runtime_dir, DIRECTORY, &claims->directory) <
+		0)
 		return -ENOMEM;
 	load(claims);
 	convert(claims);

@@ -9,12 +9,15 @@
 #include "common/log.h"
 #include "common/message-id.h"
 #include "common/sealed.h"
+#include "drivers/inventory/complete-list.h"
 #include "drivers/model/driver.h"
 #include "supervisor/children/child.h"
 #include "supervisor/process/retry-delay.h"
 
-/* The minimum time between two writes of the health of one child's devices. */
+/* The minimum time between two writes of the health of one child's devices, and of its complete
+ * list. */
 #define SAVE_INTERVAL (100 * USEC_PER_MSEC)
+#define LIST_INTERVAL USEC_PER_SEC
 
 static struct log_fields fields_of(const struct child *child, const char *message_id)
 {
@@ -79,7 +82,7 @@ static void on_devices(struct child *child, struct control_message *message)
 	if (message->fds[1] >= 0)
 		saved_health_take(&child->health, TAKE_FD(message->fds[1]));
 	/* What is shown is saved, unless changes come fast. */
-	(void)child_save_health(child);
+	(void)child_save(child);
 	child->reported = true;
 	child->resource->devices = message->devices;
 	child->resource->healthy = message->healthy;
@@ -89,6 +92,32 @@ static void on_devices(struct child *child, struct control_message *message)
 		child->offer.changed_at = child->offer.reported_at;
 	child->resource->healthy_ids = message->healthy_ids;
 	child->host->on_devices(child, child->host->userdata);
+}
+
+/* A child can have only a list saved that its configuration calls complete; of another number, it
+ * is of the configuration before. */
+static void on_complete(struct child *child, struct control_message *message)
+{
+	const struct declaration *declaration = child_declaration(child);
+	_cleanup_complete_list_ struct complete_list list = { 0 };
+	_cleanup_free_ char *text = NULL;
+	size_t size;
+	int r;
+
+	r = sealed_read(message->fds[0], COMPLETE_LIST_SIZE_MAX, &text, &size);
+	if (r >= 0)
+		r = complete_list_read(text, size, &list);
+	if (r < 0 && r != -ENOMEM) {
+		on_broken("sent an invalid list of devices", child);
+		return;
+	}
+	if (r < 0 || !declaration || list.ids.count == 0 ||
+		list.ids.count != (size_t)declaration->expect ||
+		hash_string(text) == child->list_hash)
+		return;
+	child->list_hash = hash_string(text);
+	saved_health_take(&child->list, TAKE_FD(message->fds[0]));
+	(void)child_save(child);
 }
 
 static void on_ready(struct child *child, struct control_message *message)
@@ -153,6 +182,7 @@ static const struct {
 	[CHILD_SERVING] = { .event = RESOURCE_WATCHED, .session = true },
 	[CHILD_SESSION_ENDED] = { .event = RESOURCE_SESSION_ENDED, .session = true },
 	[CHILD_DEVICES] = { .handle = on_devices },
+	[CHILD_COMPLETE] = { .handle = on_complete },
 	[CHILD_GONE] = { .handle = on_gone },
 	[CHILD_PUBLISH] = { .handle = on_publish },
 	[CHILD_CLAIMS] = { .handle = on_claims },
@@ -220,6 +250,16 @@ static const struct process_events process_events = {
 
 /* --- the operations of the state table --- */
 
+/* Without it, no missing device can be named. */
+static void send_list(const struct child *child, const struct resource_config *config)
+{
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_LAST_COMPLETE);
+
+	message.fds[0] = child->list.fd;
+	if (child->list.fd >= 0 && config->declaration.expect > 0)
+		(void)control_send(child->process.control_fd, &message);
+}
+
 static int op_configure(const struct resource_config *config, void *userdata, struct error *error)
 {
 	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_CONFIGURE);
@@ -236,6 +276,7 @@ static int op_configure(const struct resource_config *config, void *userdata, st
 	if (r < 0)
 		return error_set(error, r, "cannot send the assigned devices to the child: %s",
 			strerror(-r));
+	send_list(child, config);
 	/* It stays ours. A copy would be missing where there are no free descriptors, and the child
 	 * would take failed devices for healthy ones. */
 	message.fds[1] = child->health.fd;
@@ -514,32 +555,44 @@ static int answer_proposal(uint64_t number, const char *why, void *userdata)
 	return control_send(child->process.control_fd, &message);
 }
 
-/* --- the health of its devices --- */
+/* --- what is saved --- */
 
-uint64_t child_save_health(struct child *child)
+/* Writes the file if that is pending and due. Returns as child_save(). */
+static uint64_t save(struct child *child, struct saved_health *saved, struct pace *pace,
+	uint64_t interval, int *failure, const char *what)
 {
 	const struct log_fields fields = fields_of(child, NULL);
 	int r;
 
-	if (!child->health.pending)
+	if (!saved->pending)
 		return USEC_INFINITY;
-	if (now_usec(CLOCK_MONOTONIC) < child->saving.not_before)
-		return child->saving.not_before;
-	pace_begin(&child->saving);
-	r = saved_health_write(&child->health);
-	if (r < 0 && r != child->save_failure)
+	if (now_usec(CLOCK_MONOTONIC) < pace->not_before)
+		return pace->not_before;
+	pace_begin(pace);
+	r = saved_health_write(saved);
+	if (r < 0 && r != *failure)
 		log_full(LOG_WARNING, &fields,
-			"cannot save the health of the devices: %s; it will be lost when devplugd restarts",
+			"cannot save %s: %s; it will be lost when devplugd restarts", what,
 			strerror(-r));
-	child->save_failure = r;
-	(void)pace_end_of_writing(
-		&child->saving, child->health.pending ? SAVED_HEALTH_RETRY : SAVE_INTERVAL);
-	return child->health.pending ? child->saving.not_before : USEC_INFINITY;
+	*failure = r;
+	(void)pace_end_of_writing(pace, saved->pending ? SAVED_HEALTH_RETRY : interval);
+	return saved->pending ? pace->not_before : USEC_INFINITY;
 }
 
-void child_forget_health(struct child *child)
+uint64_t child_save(struct child *child)
+{
+	uint64_t health = save(child, &child->health, &child->saving, SAVE_INTERVAL,
+		&child->save_failure, "the health of the devices");
+	uint64_t list = save(child, &child->list, &child->list_saving, LIST_INTERVAL,
+		&child->list_failure, "the complete list of devices");
+
+	return MIN_OF(health, list);
+}
+
+void child_forget_saved(struct child *child)
 {
 	saved_health_remove(&child->health);
+	saved_health_remove(&child->list);
 }
 
 /* --- --- */
@@ -578,7 +631,7 @@ int child_new(
 	child->devices_fd = -EBADF;
 	child->counters_fd = counters_new();
 	child->session = SESSION_INIT;
-	child->health.fd = -EBADF;
+	child->health.fd = child->list.fd = -EBADF;
 	r = resource_new(config, &operations, child, &child->resource);
 	if (r < 0)
 		return r;
@@ -595,7 +648,10 @@ int child_new(
 	if (r < 0)
 		return r;
 	claimant_set_overlap(child->claimant, config->declaration.overlap);
-	r = saved_health_open(&child->health, host->files, config->declaration.name);
+	r = saved_health_open(&child->health, host->files, SAVED_HEALTH, config->declaration.name);
+	if (r >= 0)
+		r = saved_health_open(
+			&child->list, host->files, SAVED_LIST, config->declaration.name);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(child);
@@ -610,6 +666,7 @@ struct child *child_free(struct child *child)
 	close_session(child);
 	(void)close_fd(child->counters_fd);
 	saved_health_close(&child->health);
+	saved_health_close(&child->list);
 	for (unsigned i = 0; i < _RESOURCE_TIMER_MAX; i++)
 		process_timer_done(&child->timers[i]);
 	if (child->claimant && child->proposal)

@@ -89,7 +89,11 @@ struct child {
 
 	struct saved_health health; /* what the next process begins with */
 	struct pace saving;
-	int save_failure; /* of the last write: negative errno, or 0 */
+	int save_failure;         /* of the last write: negative errno, or 0 */
+	struct saved_health list; /* the last complete list of devices, in the same way */
+	struct pace list_saving;
+	int list_failure;
+	uint64_t list_hash; /* of the content of `list`; 0: not known */
 
 	struct claimant *claimant; /* claims its devices */
 	struct proposal *proposal;
@@ -114,12 +118,12 @@ enum registration_way child_registration(const struct child *child);
 /* The kubelet has registered the session; or it has not, and `why` is for people. */
 void child_registered(struct child *child, const char *why);
 
-/* Saves the newest health of its devices, if that is pending. Returns when to call again because of
- * pacing or a failure (CLOCK_MONOTONIC), or USEC_INFINITY. */
-uint64_t child_save_health(struct child *child);
+/* Saves the newest health of its devices and its last complete list, if that is pending. Returns
+ * when to call again because of pacing or a failure (CLOCK_MONOTONIC), or USEC_INFINITY. */
+uint64_t child_save(struct child *child);
 
-/* To be called when the resource is no longer declared: drops its health state. */
-void child_forget_health(struct child *child);
+/* To be called when the resource is no longer declared: drops what is saved. */
+void child_forget_saved(struct child *child);
 
 /* Kills the process, if any is left, without waiting for it. */
 struct child *child_free(struct child *child);

@@ -123,6 +123,28 @@ static json_t *clean_failures(const json_t *resource)
 	return clean;
 }
 
+/* What a resource expects; NULL if it expects nothing. Its process reports the rest, as soon as it
+ * knows. */
+static json_t *clean_expect(const json_t *resource, const json_t *document)
+{
+	const json_t *expect = json_object_get(document, "expect"), *device;
+	const json_t *found = json_object_get(expect, "found");
+	json_int_t count = integer_of(resource, "expect");
+	json_t *missing = json_array();
+	size_t i;
+
+	json_array_foreach(json_object_get(expect, "missing"), i, device)
+	{
+		(void)json_array_append_new(missing, clean_text_of(device, "id"));
+	}
+	if (count > 0)
+		return json_pack("{s:I, s:O, s:o, s:o, s:o}", "count", count, "found",
+			json_is_integer(found) ? found : json_null(), "missing", missing, "extra",
+			clean_strings(expect, "extra"), "reason", clean_text_of(expect, "reason"));
+	json_decref(missing);
+	return NULL;
+}
+
 /* Offered devices with a notice. */
 static json_int_t count_noticed(const json_t *devices)
 {
@@ -141,7 +163,7 @@ static json_t *clean_resource(const json_t *resource, const json_t *document)
 
 	return json_pack(
 		"{s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:o, s:I, "
-		"s:o, s:o, s:o, s:o}",
+		"s:o, s:o, s:o, s:o, s:o*}",
 		"devices_noticed", count_noticed(devices), "name", clean_text_of(resource, "name"),
 		"driver", clean_text_of(resource, "driver"), "state",
 		clean_text_of(resource, "state"), "reason", clean_text_of(resource, "reason"),
@@ -156,7 +178,7 @@ static json_t *clean_resource(const json_t *resource, const json_t *document)
 		clean_text_of(resource, "note"), "allocations", integer_of(document, "allocations"),
 		"last_allocation", clean_text_of(document, "last_allocation"), "devices", devices,
 		"scan_notes", clean_strings(document, "scan_notes"), "failures",
-		clean_failures(resource));
+		clean_failures(resource), "expect", clean_expect(resource, document));
 }
 
 static json_t *clean_resources(const json_t *answer, const json_t *documents)

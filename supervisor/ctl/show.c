@@ -227,6 +227,18 @@ static void print_notices(const json_t *resource, const char **gap)
 	}
 }
 
+/* What lacks of the number of devices that the resource should have. */
+static void print_expected(const json_t *resource, const char **gap)
+{
+	const char *reason = text_of(json_object_get(resource, "expect"), "reason");
+
+	if (!*reason)
+		return;
+	(void)fputs(*gap, stdout);
+	print_wrapped(INDENT, "%s: %s", text_of(resource, "name"), reason);
+	*gap = "";
+}
+
 /* Prints the problems of one resource; `*gap` separates the first one from the table. */
 static void print_troubles(const json_t *resource, const char **gap)
 {
@@ -234,6 +246,7 @@ static void print_troubles(const json_t *resource, const char **gap)
 	const json_t *devices = json_object_get(resource, "devices");
 	const json_t *notes = json_object_get(resource, "scan_notes");
 
+	print_expected(resource, gap);
 	print_failures(resource, gap);
 	for (size_t i = 0; i < json_array_size(notes); i++) {
 		(void)fputs(*gap, stdout);

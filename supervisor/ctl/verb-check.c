@@ -14,7 +14,7 @@
 #define KUBELET_TIMEOUT 5
 
 struct findings {
-	size_t resources, failed, undiscovered, unanswered, devices, unhealthy;
+	size_t resources, failed, incomplete, undiscovered, unanswered, devices, unhealthy;
 	char first[512]; /* problem */
 };
 
@@ -82,10 +82,21 @@ static void check_discovery(struct findings *findings, const json_t *resource)
 	}
 }
 
+/* The resource does not have as many devices as it should have. */
+static void check_expected(struct findings *findings, const json_t *resource)
+{
+	const char *reason = text_of(json_object_get(resource, "expect"), "reason");
+
+	if (!*reason)
+		return;
+	findings->incomplete++;
+	note(findings, "%s: %s", text_of(resource, "name"), reason);
+}
+
 static size_t count_problems(const struct findings *findings)
 {
-	return findings->failed + findings->undiscovered + findings->unanswered +
-		findings->unhealthy;
+	return findings->failed + findings->incomplete + findings->undiscovered +
+		findings->unanswered + findings->unhealthy;
 }
 
 /* A resource that waits for the kubelet, or is about to register, is not a separate problem. */
@@ -99,6 +110,7 @@ static void check_resource(struct findings *findings, const json_t *resource)
 		note(findings, "%s is %s: %s", text_of(resource, "name"), state,
 			text_of(resource, "reason"));
 	}
+	check_expected(findings, resource);
 	check_discovery(findings, resource);
 	check_devices(findings, resource);
 }
@@ -168,9 +180,10 @@ static int report(const struct findings *findings)
 
 static int report_json(const struct findings *findings, int status)
 {
-	json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "version",
-		DOCUMENT_VERSION, "status", status, "problem", findings->first, "resources",
-		(json_int_t)findings->resources, "failed", (json_int_t)findings->failed,
+	json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"version", DOCUMENT_VERSION, "status", status, "problem", findings->first,
+		"resources", (json_int_t)findings->resources, "failed",
+		(json_int_t)findings->failed, "incomplete", (json_int_t)findings->incomplete,
 		"undiscovered", (json_int_t)findings->undiscovered, "unanswered",
 		(json_int_t)findings->unanswered, "devices", (json_int_t)findings->devices,
 		"unhealthy", (json_int_t)findings->unhealthy);

@@ -378,6 +378,15 @@ static bool also_uses(const json_t *container, const void *userdata)
 	return find_container(userdata, is_container, container);
 }
 
+/* The number of devices is wrong. */
+static void explain_expected(const json_t *expect)
+{
+	if (*text_of(expect, "reason"))
+		print_wrapped(0,
+			"The resource should have %lld devices (expect), but %s. Check the hardware and its driver, or correct expect.",
+			(long long)integer_of(expect, "count"), text_of(expect, "reason"));
+}
+
 struct explanation {
 	const struct daemon_state *daemon;
 	const json_t *resource;
@@ -435,6 +444,7 @@ int show_explanation(const struct daemon_state *daemon, const struct command_lin
 			print_wrapped(0, "The reason: %s.", reason);
 		states[i].explain(resource);
 	}
+	explain_expected(json_object_get(resource, "expect"));
 	explain_scan(json_object_get(resource, "scan_notes"));
 	if (*text_of(resource, "note"))
 		print_wrapped(0, "Note: %s.", text_of(resource, "note"));

@@ -11,9 +11,11 @@
 #include "supervisor/files/runtime-lock.h"
 
 #define HEALTH_DIR "health"
+#define LISTS_DIR  "complete"
 
 struct runtime_files {
 	int directory_fd, health_fd, lock_fd;
+	int lists_fd; /* -EBADF: not opened yet */
 	char *path;
 };
 
@@ -126,7 +128,7 @@ static struct runtime_files *allocate(const char *runtime_dir)
 
 	if (!files)
 		return NULL;
-	files->directory_fd = files->health_fd = files->lock_fd = -EBADF;
+	files->directory_fd = files->health_fd = files->lists_fd = files->lock_fd = -EBADF;
 	files->path = strdup(runtime_dir);
 	return files->path ? files : runtime_files_free(files);
 }
@@ -192,6 +194,39 @@ int runtime_files_health_directory(const struct runtime_files *files)
 	return files->health_fd;
 }
 
+int runtime_files_state_path(const char *runtime_dir, const char *name, char **ret)
+{
+	const char *state = getenv("STATE_DIRECTORY");
+
+	if (state && *state == '/')
+		return format_text(ret, "%.*s/%s", (int)strcspn(state, ":"), state, name);
+	return format_text(ret, "%s/%s", runtime_dir, name);
+}
+
+int runtime_files_lists_directory(struct runtime_files *files)
+{
+	_cleanup_free_ char *parent = NULL, *path = NULL;
+	_cleanup_close_ int parent_fd = -EBADF;
+	struct error error;
+	int r;
+
+	if (runtime_files_state_path(files->path, "", &parent) < 0 ||
+		runtime_files_state_path(files->path, LISTS_DIR, &path) < 0)
+		return -ENOMEM;
+	if (files->lists_fd >= 0 && is_name_of(AT_FDCWD, path, files->lists_fd))
+		return files->lists_fd;
+	files->lists_fd = close_fd(files->lists_fd);
+	parent[strlen(parent) - 1] = '\0';
+	r = runtime_files_make_directory(parent);
+	parent_fd = open_directory(AT_FDCWD, parent);
+	if (parent_fd < 0)
+		return r < 0 ? r : parent_fd;
+	r = runtime_files_open_private(parent_fd, LISTS_DIR, path, &error);
+	if (r >= 0)
+		files->lists_fd = r;
+	return r;
+}
+
 int runtime_files_open_file(int directory_fd, const char *name)
 {
 	_cleanup_close_ int fd = -EBADF;
@@ -208,6 +243,7 @@ struct runtime_files *runtime_files_free(struct runtime_files *files)
 	if (!files)
 		return NULL;
 	(void)close_fd(files->health_fd);
+	(void)close_fd(files->lists_fd);
 	(void)close_fd(files->directory_fd);
 	(void)close_fd(files->lock_fd);
 	free(files->path);

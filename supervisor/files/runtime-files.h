@@ -41,6 +41,14 @@ int runtime_files_remove_any(int at, const char *name);
 int runtime_files_directory(const struct runtime_files *files);
 int runtime_files_health_directory(const struct runtime_files *files);
 
+/* The path of a file that outlives a stop and a reboot: below $STATE_DIRECTORY, of which systemd
+ * may name several, separated by colons, or below runtime_dir without it (malloc'ed). */
+int runtime_files_state_path(const char *runtime_dir, const char *name, char **ret);
+
+/* The directory of complete lists of devices there, which is created if it is missing, or negative
+ * errno. It stays this object's. */
+int runtime_files_lists_directory(struct runtime_files *files);
+
 /* Opens a file for reading, in one of these directories or another. Returns a descriptor or
  * negative errno; -EPERM: it is not a regular file of ours, or others can write to it. */
 int runtime_files_open_file(int directory_fd, const char *name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides how the health of devices survives a restart: in a file for each resource, in the
- * directory "health" of runtime_dir. The file never contains more than the process has sent, and
+ * Decides how the health of devices survives a restart, and the last complete list of them a
+ * reboot: in a file for each resource. The file never contains more than the process has sent, and
  * leaves room in the file system, because other programs use it, too.
  */
 #include "supervisor/files/saved-health.h"
@@ -25,13 +25,22 @@ void saved_health_name(const char *resource, char ret[static SAVED_HEALTH_NAME_M
 		slash ? slash + 1 : resource, (unsigned long long)hash_string(resource));
 }
 
-int saved_health_open(struct saved_health *saved, struct runtime_files *files, const char *resource)
+static int directory_of(struct runtime_files *files, enum saved_kind kind)
+{
+	return kind == SAVED_LIST ? runtime_files_lists_directory(files)
+				  : runtime_files_health_directory(files);
+}
+
+int saved_health_open(struct saved_health *saved, struct runtime_files *files, enum saved_kind kind,
+	const char *resource)
 {
 	int fd;
 
-	*saved = (struct saved_health){ .files = files, .fd = -EBADF };
+	*saved = (struct saved_health){ .files = files, .kind = kind, .fd = -EBADF };
 	saved_health_name(resource, saved->name);
-	fd = runtime_files_open_file(runtime_files_health_directory(files), saved->name);
+	fd = directory_of(files, kind);
+	if (fd >= 0)
+		fd = runtime_files_open_file(fd, saved->name);
 	if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM)
 		return fd;
 	saved->fd = fd < 0 ? -EBADF : fd;
@@ -78,11 +87,14 @@ static int copy(int from, int to)
 
 int saved_health_write(struct saved_health *saved)
 {
-	int directory_fd = runtime_files_health_directory(saved->files), r;
 	_cleanup_close_ int to = -EBADF;
+	int directory_fd, r;
 
 	if (!saved->pending)
 		return 0;
+	directory_fd = directory_of(saved->files, saved->kind);
+	if (directory_fd < 0)
+		return directory_fd;
 	to = replace_file_begin(directory_fd, saved->name, 0600);
 	r = to < 0 ? to : replace_file_end(directory_fd, saved->name, copy(saved->fd, to));
 	/* What is too large does not become smaller. */
@@ -104,14 +116,14 @@ void saved_health_close(struct saved_health *saved)
 void saved_health_remove(struct saved_health *saved)
 {
 	saved_health_close(saved);
-	(void)unlinkat(runtime_files_health_directory(saved->files), saved->name, 0);
+	(void)unlinkat(directory_of(saved->files, saved->kind), saved->name, 0);
 }
 
-void saved_health_keep_only(struct runtime_files *files, const char *const *resources, size_t n)
+void saved_health_keep_only(
+	struct runtime_files *files, enum saved_kind kind, const char *const *resources, size_t n)
 {
 	_cleanup_free_ char(*kept)[SAVED_HEALTH_NAME_MAX] = calloc(MAX_OF(n, 1U), sizeof(*kept));
-	int fd = openat(
-		runtime_files_health_directory(files), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(directory_of(files, kind), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = kept && fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *entry;
 

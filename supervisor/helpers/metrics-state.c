@@ -149,11 +149,14 @@ static json_t *pack_probes(const uint64_t counters[static _COUNTER_MAX])
 }
 
 static json_t *pack_counters(
-	const struct resource *resource, const uint64_t counters[static _COUNTER_MAX])
+	const struct child *child, const uint64_t counters[static _COUNTER_MAX])
 {
+	const struct resource *resource = child->resource;
 	const struct resource_counts *counts = &resource->counts;
 	const struct member members[] = {
 		{ "registered", resource->registered },
+		{ "expect", (uint64_t)resource_applied(resource)->declaration.expect },
+		{ "published", child_registration(child) != REGISTRATION_DRA || child->published },
 		{ "registrations", counts->registrations },
 		{ "registration_failures", counts->registration_failures },
 		{ "last_registration", counts->last_registration },
@@ -187,7 +190,7 @@ static json_t *pack_resource(const struct child *child)
 		pack_numbers(resource->counts.exits, _EXIT_CAUSE_MAX), "allocation_buckets",
 		pack_numbers(&counters[COUNTER_ALLOCATION_BUCKET], ALLOCATION_BUCKETS), "probes",
 		pack_probes(counters));
-	numbers = pack_counters(resource, counters);
+	numbers = pack_counters(child, counters);
 	return json_object_update(object, numbers) < 0 ? NULL : json_incref(object);
 }
 

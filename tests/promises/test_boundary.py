@@ -27,12 +27,12 @@ class Boundary(NodeTest):
 
     def configure(self, *more):
         self.node.configure(static("card", 1, CARD), static("sibling", 1), static("evil-nic", 1),
-                            static("evil", 1, 'cdi_spec = { kind = "vendor.example/evil"; };'), *more, kubelet=self.kubelet,
+                            static("evil", 1, 'cdi_spec = { kind = "vendor.example/evil"; }; ' + self.evil), *more, kubelet=self.kubelet,
                             text=f'cdi_dir = "{self.node.dir}/cdi"; device_info_dir = "{self.node.dir}/info"; {self.text}')
 
-    def begin(self, kind, prefix, text="", programs=(), watcher=False):
+    def begin(self, kind, prefix, text="", programs=(), watcher=False, evil=""):
         """`programs`: with the hostile program's name, it takes their place, too."""
-        self.node.prefix, self.text, self.kubelet = prefix, text, ""
+        self.node.prefix, self.text, self.evil, self.kubelet = prefix, text, evil, ""
         folder, registry = self.node.path("bin"), self.node.path("registry")
         os.mkdir(folder)
         os.mkdir(registry)
@@ -200,6 +200,20 @@ class Boundary(NodeTest):
 
     def test_P18_storm_of_files(self):
         self.publish("storm")
+
+    def test_P18_complete_lists(self):
+        """Only a list that has as many devices as the resource should have is saved."""
+        self.begin("complete-number", as_unit(), evil="expect = 2;")
+        folder = os.path.join(self.node.run, "complete")
+        names = until(lambda: os.path.isdir(folder) and os.listdir(folder), "the list")
+        self.assertEqual(len(names), 1)
+        with open(os.path.join(folder, names[0])) as file:
+            self.assertEqual(json.load(file)["devices"], ["mine", "other"])
+
+    def test_P18_malformed_list(self):
+        self.begin("complete-nonsense", as_unit(), evil="expect = 2;")
+        self.await_words("the child sent an invalid list of devices")
+        self.assertFalse(os.listdir(os.path.join(self.node.run, "complete")))
 
     def test_P18_counts(self):
         """They concern nothing but the resource: the metrics of the others are there, and no sum is negative."""

@@ -98,7 +98,7 @@ class Json(ToolTest):
             '{ name = "vendor.example/zero"; driver = "path"; match = "/dev/zero";'
             ' container = { env = "A=b"; annotations = "vendor.example/c=d"; cdi = "vendor.example/e=f";'
             f' cdi_dirs = "{self.node.dir}";'
-            ' mounts = ({ host = "/usr"; read_only = true; }); }; prestart = { command = "/bin/true"; }; }',
+            ' mounts = ({ host = "/usr"; read_only = true; }); }; expect = 1; prestart = { command = "/bin/true"; }; }',
             '{ name = "vendor.example/full"; driver = "path"; match = "/dev/full"; serve = "dra";'
             ' dra = { attributes = ( { name = "a"; type = "version"; value = "1"; }, { name = "b"; type = "int"; value = "1"; },'
             ' { name = "c"; type = "bool"; value = "1"; }, { name = "d"; value = "1"; } ); }; }',
@@ -118,8 +118,9 @@ class Json(ToolTest):
         until(lambda: any(d["booked"] for r in self.node.status()["resources"] for d in r["devices"]), "the booking")
         wanted = documented()
         # A host without NUMA, and one on which all devices are found, has none. Claims and the rest of DRA need an API server:
-        # test_dra_pods.py, test_dra.py; probes have failed in test_notices.py.
+        # test_dra_pods.py, test_dra.py; probes have failed in test_notices.py, devices are missing in test_expect.py.
         rare = {*(f"resources[].devices[].findings[].{member}" for member in ("reason", "severity", "text")), "dra.lacks[]", "dra.drivers[].lacks[]", "resources[].scan_notes[]", "resources[].devices[].numa[]",
+                "resources[].expect.missing[]", "resources[].expect.extra[]",
                 *(f"resources[].devices[].claims[].{member}" for member in ("id", "namespace", "name", "uid", "driver", "admin"))}
         shown = {path: kind for answer in (self.ctl("status", "--json"), self.ctl("devices", "--json"))
                  for path, kind in flatten(json.loads(answer.stdout))}

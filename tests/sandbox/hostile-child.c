@@ -747,6 +747,35 @@ static void publish_in_a_storm(void)
 											 : "-");
 }
 
+/* --- lists of devices --- */
+
+static void complete(const char *document)
+{
+	int fd = sealed_new("complete", document, strlen(document));
+
+	say(CHILD_COMPLETE, 0, fd);
+	(void)close(fd);
+}
+
+#define LIST(devices) "{\"match\":\"0123456789abcdef\",\"devices\":[" devices "]}"
+
+/* More devices than the resource should have, or none. */
+static void complete_another_number(void)
+{
+	say(CHILD_READY, 0, -EBADF);
+	complete(LIST("\"a\",\"b\",\"c\""));
+	complete(LIST(""));
+	complete(LIST("\"mine\",\"other\""));
+	(void)fprintf(stderr, "possible: -\n");
+}
+
+/* A text that is not an id. */
+static void complete_nonsense(void)
+{
+	say(CHILD_READY, 0, -EBADF);
+	complete(LIST("\"a\",\"../../x/\\u202e\""));
+}
+
 /* --- counts --- */
 
 static void fill_counters(void)
@@ -994,6 +1023,8 @@ static const struct {
 	{ "complain", complain, false },
 	{ "information", publish_information, false },
 	{ "storm", publish_in_a_storm, false },
+	{ "complete-number", complete_another_number, false },
+	{ "complete-nonsense", complete_nonsense, false },
 	{ "counts", count_too_much, false },
 	{ "disguise", disguise, false },
 	{ "dra-questions", try_questions, false },

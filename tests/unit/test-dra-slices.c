@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "common/json-read.h"
 #include "dra/dra-allocation.h"
 #include "dra/model/dra-names.h"
 #include "dra/model/dra-slices.h"
@@ -704,6 +705,33 @@ static void test_reports(void **state)
 	assert_null(dra_devices_read("{", 1));
 }
 
+/* A device that is missing although the resource should have it stays, as an unhealthy one. Other
+ * members that its process reports are dropped. */
+static void test_missing(void **state)
+{
+	static const char text[] =
+		"{\"devices\": [{\"id\": \"a\", \"health\": \"Healthy\"}, "
+		"{\"id\": \"b\", \"health\": \"Unhealthy\", \"cause\": \"gone\"}, "
+		"{\"id\": \"c\", \"health\": \"Unhealthy\", \"cause\": \"gone\"}], "
+		"\"expect\": {\"missing\": [{\"id\": \"a\"}, {\"id\": \"b\"}, 7, "
+		"{\"id\": \"d\", \"health\": \"Healthy\", \"replicas\": 2, \"shared\": true, "
+		"\"attributes\": {\"x\": {\"string\": \"y\"}}}]}}";
+	static const char *const wanted[][3] = { { "a", "Healthy", "" },
+		{ "b", "Unhealthy", "missing" }, { "c", "Unhealthy", "gone" },
+		{ "", "Unhealthy", "missing" }, { "d", "Unhealthy", "missing" } };
+	json_auto_t *devices = dra_devices_read(text, strlen(text));
+
+	assert_int_equal(json_array_size(devices), ARRAY_SIZE(wanted));
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+		const json_t *device = json_array_get(devices, i);
+
+		assert_string_equal(text_of(device, "id"), wanted[i][0]);
+		assert_string_equal(text_of(device, "health"), wanted[i][1]);
+		assert_string_equal(text_of(device, "cause"), wanted[i][2]);
+		assert_null(json_object_get(device, "attributes"));
+	}
+}
+
 #define CLAIM(uid, results)                                                               \
 	"{\"metadata\": {\"uid\": \"" uid "\", \"namespace\": \"ns\", \"name\": \"c\"}, " \
 	"\"status\": {\"allocation\": {\"devices\": {\"results\": [" results "]}}}}"
@@ -856,6 +884,7 @@ int main(void)
 		cmocka_unit_test(test_odd_ids),
 		cmocka_unit_test(test_many_replicas),
 		cmocka_unit_test(test_reports),
+		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_allocation),
 		cmocka_unit_test(test_unknown_devices),
 		cmocka_unit_test(test_parameters),

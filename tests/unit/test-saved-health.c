@@ -28,7 +28,7 @@ static int setup(void **state)
 	(void)snprintf(directory, sizeof(directory), "/tmp/test-health-XXXXXX");
 	if (!mkdtemp(directory) || runtime_files_open(directory, &opened, NULL) < 0)
 		return -1;
-	return saved_health_open(&saved, opened, RESOURCE);
+	return saved_health_open(&saved, opened, SAVED_HEALTH, RESOURCE);
 }
 
 static int teardown(void **state)
@@ -96,7 +96,7 @@ static void test_is_written_and_read(void **state)
 
 	/* By the next daemon. */
 	saved_health_close(&saved);
-	assert_int_equal(saved_health_open(&saved, opened, RESOURCE), 0);
+	assert_int_equal(saved_health_open(&saved, opened, SAVED_HEALTH, RESOURCE), 0);
 	assert_true(saved.fd >= 0);
 	assert_int_equal(unlink(path), 0);
 	saved_health_write_again(&saved);
@@ -157,9 +157,9 @@ static void test_without_descriptors(void **state)
 	none = limit;
 	none.rlim_cur = 0;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_int_equal(saved_health_open(&saved, opened, RESOURCE), -EMFILE);
+	assert_int_equal(saved_health_open(&saved, opened, SAVED_HEALTH, RESOURCE), -EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	assert_int_equal(saved_health_open(&saved, opened, RESOURCE), 0);
+	assert_int_equal(saved_health_open(&saved, opened, SAVED_HEALTH, RESOURCE), 0);
 	assert_true(saved.fd >= 0);
 }
 
@@ -194,12 +194,12 @@ static void test_removed_resources(void **state)
 	saved_health_take(&saved, memfd_of("one"));
 	assert_int_equal(saved_health_write(&saved), 0);
 	assert_int_equal(runtime_files_write(opened, "last-good.conf", "x", 1), 0);
-	saved_health_keep_only(opened, kept, ARRAY_SIZE(kept));
+	saved_health_keep_only(opened, SAVED_HEALTH, kept, ARRAY_SIZE(kept));
 	assert_non_null(contents());
-	saved_health_keep_only(opened, other, ARRAY_SIZE(other));
+	saved_health_keep_only(opened, SAVED_HEALTH, other, ARRAY_SIZE(other));
 	assert_null(contents());
 	assert_int_equal(faccessat(runtime_files_directory(opened), "last-good.conf", F_OK, 0), 0);
-	saved_health_keep_only(opened, NULL, 0);
+	saved_health_keep_only(opened, SAVED_HEALTH, NULL, 0);
 }
 
 int main(void)

@@ -21,6 +21,9 @@ static const struct control_rule rules[] = {
 	[CHILD_EDIT] = { .name = "EDIT", .fields = FIELD_NUMBER | FIELD_TEXT, .n_fds = 1 },
 	[CHILD_SCAN] = { .name = "SCAN", .fields = FIELD_NUMBER },
 	[CHILD_LAST_COMPLETE] = { .name = "LAST_COMPLETE", .n_fds = 1 },
+	[CHILD_USED] = { .name = "USED", .fields = FIELD_NUMBER | FIELD_TEXT },
+	[CHILD_CLEAN] = { .name = "CLEAN", .fields = FIELD_NUMBER | FIELD_TEXT },
+	[CHILD_DIRTY] = { .name = "DIRTY", .n_fds = 1 },
 
 	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },
 	[CHILD_READY] = { .name = "READY", .to_supervisor = true },
@@ -53,6 +56,13 @@ static const struct control_rule rules[] = {
 		.n_optional_fds = 1 },
 	[CHILD_COMPLETE] = { .name = "COMPLETE", .to_supervisor = true, .n_fds = 1 },
 	[CHILD_EDITS_CHANGED] = { .name = "EDITS_CHANGED", .to_supervisor = true },
+	[CHILD_USE] = { .name = "USE",
+		.to_supervisor = true,
+		.fields = FIELD_NUMBER | FIELD_PHASE,
+		.n_fds = 1 },
+	[CHILD_CLEANED] = { .name = "CLEANED",
+		.to_supervisor = true,
+		.fields = FIELD_NUMBER | FIELD_PHASE | FIELD_TEXT },
 };
 
 const struct control_protocol control_child = { rules, ARRAY_SIZE(rules) };

@@ -43,6 +43,12 @@ enum child_type {
 		       found */
 	CHILD_LAST_COMPLETE, /* [fd] the last complete list of devices, that an earlier process
 				sent in COMPLETE. Sent before CONFIGURE */
+	CHILD_USED,          /* [number, text] answers USE; text: why not, or empty */
+	CHILD_CLEAN, /* [number, text] text: a device; run the `release` program for it, and answer
+			CLEANED */
+	CHILD_DIRTY, /* [fd] sealed memfd with the devices that are to be cleaned or could not be:
+			lines of ID<TAB>REASON, with an empty reason while the device is offered.
+			Sent whenever that changes, and before CONFIGURE */
 	/* child to supervisor */
 	CHILD_READY,         /* [] configuration accepted and first inventory complete */
 	CHILD_REFUSED,       /* [text] why the last CONFIGURE was refused; the previous
@@ -65,6 +71,10 @@ enum child_type {
 	CHILD_COMPLETE,      /* [fd] sealed memfd with a complete list of devices, to be saved,
 				see drivers/inventory/complete-list.h */
 	CHILD_EDITS_CHANGED, /* [] earlier EDITS may be outdated */
+	CHILD_USE,           /* [number, phase, fd] phase: enum child_use; sealed memfd with offered
+				ids, one a line. The supervisor answers USED */
+	CHILD_CLEANED, /* [number, phase, text] answers CLEAN; phase: enum child_cleaned; text:
+			  why not */
 };
 
 #define CHILD_EDIT_ADMIN "admin"
@@ -74,6 +84,23 @@ enum child_release_phase {
 	CHILD_RELEASE_BEGIN = 1, /* close it */
 	CHILD_RELEASE_END,       /* open it again */
 	CHILD_RELEASE_UNTESTED,  /* the same, and the device needs no test (on_recovery) */
+};
+
+/* Maximum number of ids in a CHILD_USE. */
+#define CHILD_USE_IDS_MAX 1024
+
+/* What happens to devices of a resource with `release`. */
+enum child_use {
+	CHILD_USE_ALLOCATED = 1, /* Allocate is about to be answered */
+	CHILD_USE_STARTED,       /* a container is about to start */
+	_CHILD_USE_MAX,
+};
+
+enum child_cleaned {
+	CHILD_CLEANED_OK = 1,
+	CHILD_CLEANED_FAILED,
+	CHILD_CLEANED_LATER, /* the program could not be started now */
+	_CHILD_CLEANED_MAX,
 };
 
 /* Calls of the kubelet that a child can refuse. */

@@ -66,7 +66,7 @@ struct control_message {
 	/* 0 where the type does not have the field. Counts are COUNT_MAX at most when received. */
 	uint64_t session;
 	uint64_t number; /* of a request, chosen by its sender; the answer repeats it */
-	uint64_t phase;  /* enum child_release_phase */
+	uint64_t phase;  /* enum child_release_phase, child_use or child_cleaned */
 	uint64_t call;   /* enum child_call */
 	uint64_t count;  /* how many failures this one stands for */
 	uint64_t gone_by, allocated_before, kubelet_restarted; /* CLOCK_MONOTONIC */

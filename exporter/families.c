@@ -302,6 +302,10 @@ static void write_calls(const struct scrape *scrape, struct exposition *out)
 		"Calls of PreStartContainer that had a command to run, answered or refused.");
 	FOR_EACH_RESOURCE(resource, scrape)
 	write_outcomes(out, resource, "prestarts_ok", "prestarts_failed");
+	exposition_begin(out, "devplugd_cleanings_total", "counter",
+		"Devices that were cleaned after a pod, or could not be.");
+	FOR_EACH_RESOURCE(resource, scrape)
+	write_outcomes(out, resource, "cleanings_ok", "cleanings_failed");
 }
 
 static void write_processes(const struct scrape *scrape, struct exposition *out)
@@ -443,7 +447,7 @@ static void write_dra(const struct scrape *scrape, struct exposition *out)
 static const char *unit_cause(const struct unit *unit)
 {
 	static const char *const causes[] = { "gone", "cordoned", "device", "probe", "stale",
-		"booked" };
+		"booked", "cleaning" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
 		if (streq(unit->cause, causes[i]))

@@ -16,6 +16,7 @@
 #include "common/message-id.h"
 #include "supervisor/applied.h"
 #include "supervisor/books/booked.h"
+#include "supervisor/books/cleaning.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/books/pod-assignments.h"
 #include "supervisor/books/pod-resources.h"
@@ -279,7 +280,7 @@ static int on_begin_registration(struct child *child, struct registration **ret,
 	const struct registration_options options = {
 		.type = CLIENT_DEVICE_PLUGIN,
 		.name = child->resource->name,
-		.pre_start_required = declaration->prestart.command.count > 0,
+		.pre_start_required = declaration_pre_starts(declaration),
 		.on_result = on_registration_result,
 		.userdata = child,
 	};
@@ -309,6 +310,17 @@ static void on_edits(const struct child *child, struct control_message *message,
 		dra_child_gone(manager->dra, child);
 }
 
+static bool on_cleaning(struct child *child, const struct control_message *message, void *userdata)
+{
+	const struct manager *manager = userdata;
+
+	if (message)
+		return cleaning_take(manager->cleaning, child, message);
+	if (manager->cleaning)
+		cleaning_child_gone(manager->cleaning, child);
+	return true;
+}
+
 static void on_session_check(void *userdata)
 {
 	const struct manager *manager = userdata;
@@ -319,8 +331,9 @@ static void on_session_check(void *userdata)
 static int on_send_booked(struct child *child, void *userdata)
 {
 	const struct manager *manager = userdata;
+	int r = booked_send(manager->booked, child);
 
-	return booked_send(manager->booked, child);
+	return r < 0 ? r : cleaning_send(manager->cleaning, child);
 }
 
 static void on_applied(struct child *child, const struct resource_config *before, void *userdata)
@@ -338,6 +351,7 @@ static void on_devices(struct child *child, void *userdata)
 	struct manager *manager = userdata;
 
 	(void)dra_send_devices(manager->dra, child);
+	cleaning_changed(manager->cleaning);
 	assignments_outdated(manager->assignments);
 	manager_changed(manager);
 	restore_watch_check(manager->restore_watch);
@@ -371,6 +385,7 @@ static int make_child_host(struct manager *manager)
 		.on_changed = on_child_changed,
 		.on_devices = on_devices,
 		.on_edits = on_edits,
+		.on_cleaning = on_cleaning,
 		.on_gone = on_gone,
 		.userdata = manager,
 	};
@@ -437,6 +452,8 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 		r = assignments_new(manager, &manager->assignments);
 	if (r >= 0)
 		r = booked_new(manager, &manager->booked);
+	if (r >= 0)
+		r = cleaning_new(manager, &manager->cleaning);
 	if (r >= 0)
 		r = restore_watch_new(manager, &manager->restore_watch);
 	if (r >= 0)
@@ -560,6 +577,7 @@ struct manager *daemon_loop_free(struct manager *manager)
 	(void)metrics_free(manager->metrics);
 	(void)dra_free(manager->dra);
 	(void)kubelet_client_free(manager->kubelet_client);
+	manager->cleaning = cleaning_free(manager->cleaning);
 	(void)booked_free(manager->booked);
 	(void)assignments_free(manager->assignments);
 	(void)pod_resources_free(manager->pods);

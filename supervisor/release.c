@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes a resource close its devices (devplugctl release), so that a driver can be unloaded, and
- * ends that, or the wait of a device that has failed for its test (devplugctl resume). The process
+ * ends that, or the wait of a device that has failed for its test, or could not be cleaned
+ * (devplugctl resume). The process
  * of the resource does it and does not answer: a program that it kills keeps the files open.
  */
 #include "supervisor/release.h"
 
 #include "common/control-child.h"
 #include "drivers/model/driver.h"
+#include "supervisor/books/cleaning.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 
@@ -51,16 +53,18 @@ static int read_phase(const struct request *request, const char **ret_reset,
 static int check_resource(const char *name, const struct declaration *declaration,
 	enum child_release_phase phase, const char *reset, struct error *error)
 {
-	bool tested = phase != CHILD_RELEASE_BEGIN && tests_devices(declaration);
+	bool tested = phase != CHILD_RELEASE_BEGIN &&
+		(tests_devices(declaration) || declaration_cleans(declaration));
 
 	if (phase == CHILD_RELEASE_UNTESTED && !tested)
 		return error_set(error, -EOPNOTSUPP,
-			"%s tests no device: no health probe has `on_recovery`", name);
+			"%s tests no device: no health probe has `on_recovery`, and it has no `release`",
+			name);
 	if (declaration->driver->release || (tested && reset))
 		return 0;
 	if (tested)
-		return error_set(
-			error, -EINVAL, "name the device of %s that is to be tested again", name);
+		return error_set(error, -EINVAL,
+			"name the device of %s that is to be tested or cleaned again", name);
 	return error_set(error, -EOPNOTSUPP,
 		"%s has nothing to release: driver \"%s\" keeps no device open", name,
 		declaration->driver->name);
@@ -90,6 +94,9 @@ int release_request(struct request *request, json_t **ret_answer, struct error *
 	if (child->process.control_fd < 0)
 		return error_set(
 			error, -ESRCH, "%s has nothing to release: its process does not run", name);
+	if (reset)
+		(void)cleaning_resume(
+			request->manager->cleaning, name, reset, phase == CHILD_RELEASE_UNTESTED);
 	message.phase = phase;
 	(void)snprintf(message.text, sizeof(message.text), "%s", reset ?: "");
 	r = control_send(child->process.control_fd, &message);

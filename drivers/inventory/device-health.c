@@ -18,6 +18,7 @@ const char *unit_cause_name(enum unit_cause cause)
 		[CAUSE_PROBE] = "probe",
 		[CAUSE_UNPROBED] = "probe",
 		[CAUSE_BOOKED] = "booked",
+		[CAUSE_CLEANING] = "cleaning",
 	};
 
 	return names[cause];
@@ -72,7 +73,7 @@ static int have_tested(struct unit *unit)
 		health_unit_failed(unit->health);
 	return health_unit_recover(unit->health, failed,
 		!unit->in_use && !unit->owner_name && !unit_is_withheld(unit) && !unit->companion &&
-			!unit->stale && !unit->cordon);
+			!unit->stale && !unit->cordon && !unit->dirty);
 }
 
 int unit_evaluate(struct unit *unit)
@@ -108,6 +109,10 @@ int unit_evaluate(struct unit *unit)
 			    unit->cordon->reason ?: "") < 0)
 			return -ENOMEM;
 		reason = copy;
+	} else if (unit->dirty && *unit->dirty) {
+		healthy = false;
+		cause = CAUSE_CLEANING;
+		reason = unit->dirty;
 	} else if (unit->device->problem) {
 		healthy = false;
 		cause = CAUSE_DEVICE;

@@ -31,6 +31,7 @@ enum unit_cause {
 	CAUSE_PROBE,    /* a health probe */
 	CAUSE_UNPROBED, /* a health probe has had no result yet */
 	CAUSE_BOOKED,   /* it is listed only because the kubelet has booked it */
+	CAUSE_CLEANING, /* it is cleaned after a pod, or could not be */
 	_CAUSE_MAX,
 };
 
@@ -175,6 +176,11 @@ int inventory_start(struct inventory *inventory, struct error *error);
  * of an outdated answer, until a later call lacks it. The snapshot is renewed at once, without
  * on_change(). Returns 1 if anything changed, 0 if not, or -ENOMEM. */
 int inventory_set_owners(struct inventory *inventory, const char *owners);
+
+/* Sets which devices are cleaned soon, or could not be: lines of "ID<TAB>REASON", with an empty
+ * reason while the device is offered. All other devices are not. The snapshot is renewed at once,
+ * without on_change(). Returns 1 if anything changed, 0 if not, or -ENOMEM. */
+int inventory_set_dirty(struct inventory *inventory, const char *dirty);
 
 /* Notes that new devices are not offered before the next inventory_set_owners(): one that
  * disappears before is dropped, because the kubelet never had it. */

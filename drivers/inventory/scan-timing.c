@@ -380,7 +380,9 @@ int inventory_inherit(struct inventory *inventory, const struct inventory *previ
 	if (r < 0)
 		return r;
 	inventory_restore(inventory, saved);
-	r = unit_list_set_booked(&inventory->list, previous->list.kubelet_booked, 0, 0);
+	r = unit_list_set_dirty(&inventory->list, previous->list.dirty ?: "");
+	if (r >= 0)
+		r = unit_list_set_booked(&inventory->list, previous->list.kubelet_booked, 0, 0);
 	if (r >= 0)
 		r = unit_list_set_pending(&inventory->list, previous->list.pending);
 	if (r < 0)
@@ -448,6 +450,16 @@ int inventory_set_owners(struct inventory *inventory, const char *owners)
 		on_event(inventory);
 	inventory->list_changed = inventory->list_changed || r != 0;
 	if (r > 0 && renew_snapshot(inventory) < 0)
+		r = -ENOMEM;
+	return r;
+}
+
+int inventory_set_dirty(struct inventory *inventory, const char *dirty)
+{
+	int r = unit_list_set_dirty(&inventory->list, dirty);
+
+	inventory->list_changed = inventory->list_changed || r != 0;
+	if (r > 0 && inventory->started && renew_snapshot(inventory) < 0)
 		r = -ENOMEM;
 	return r;
 }

@@ -15,6 +15,7 @@ struct unit *unit_free(struct unit *unit)
 	free(unit->owner_name);
 	free(unit->companion);
 	free(unit->stale);
+	free(unit->dirty);
 	free(unit->loss);
 	free(unit->reason);
 	(void)finding_set_unref(unit->findings);

@@ -23,6 +23,8 @@ struct unit {
 	char *companion; /* a device in use, of the same whole (device_set_whole()), while
 			  * this one is free; NULL: none */
 	char *stale;     /* why an answer makes it unhealthy; NULL: none does */
+	char *dirty;     /* it is cleaned soon, or could not be: why it is not offered, "" if it
+			  * is; NULL: neither */
 	bool awaits_owner, has_owner; /* see inventory_await_owners(); the answer has arrived */
 	bool owner_released;          /* released by its owner: ours, if the next scan finds it */
 	bool present;                 /* the last scan found it, or it is away */
@@ -64,6 +66,7 @@ struct unit_list {
 	struct bookings *booked; /* the bookings as they are listed: all with NUMA nodes, or none */
 	bool not_applied;        /* memory was short for the bookings */
 	bool owner_released;     /* some units are */
+	char *dirty;             /* see inventory_set_dirty(); NULL: no device is */
 	struct saved_state *saved; /* the initial state of units, until a scan has been complete */
 	uint64_t now; /* CLOCK_REALTIME of the last change of which devices there are */
 };

@@ -45,7 +45,9 @@ int unit_new(struct unit_list *list, struct device *device, size_t index, struct
 		if (r < 0)
 			return r;
 	}
-	r = unit_evaluate(unit);
+	r = unit_take_dirty(unit);
+	if (r >= 0)
+		r = unit_evaluate(unit);
 	if (r < 0)
 		return r;
 	unit->changes = saved ? saved->changes + (saved->healthy != unit->healthy) : 0;
@@ -454,4 +456,6 @@ void unit_list_done(struct unit_list *list)
 	unit_list_booked_done(list);
 	forget_excluded(list);
 	list->saved = saved_state_free(list->saved);
+	free(list->dirty);
+	list->dirty = NULL;
 }

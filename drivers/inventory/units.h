@@ -42,6 +42,12 @@ int unit_list_merge(struct unit_list *list, struct scan *scan, struct error *err
 /* See inventory_set_owners(). */
 int unit_list_set_owners(struct unit_list *list, const char *owners);
 
+/* See inventory_set_dirty(). */
+int unit_list_set_dirty(struct unit_list *list, const char *dirty);
+
+/* Sets it for one unit. Returns 0 or -ENOMEM. */
+int unit_take_dirty(struct unit *unit);
+
 /* After a scan: units that their owner released and that the scan found are ours. Returns 1 if
  * there was any, 0 if not, or -ENOMEM. */
 int unit_list_take_released(struct unit_list *list);

@@ -250,6 +250,9 @@ static void check_served_by_dra(const struct declaration *declaration, struct re
 		(void)report_add(report, &declaration->origin, "registration",
 			"is only for serve = \"plugin\", remove it: DRA drivers are found by the "
 			"kubelet's plugin watcher");
+	if (declaration_cleans(declaration))
+		(void)report_add(report, &declaration->release.origin, "release",
+			"is only for serve = \"plugin\": remove it, or clean the device in `prestart`");
 }
 
 int declaration_check(const struct declaration *declaration, struct report *report)
@@ -315,6 +318,8 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 		"allocate.command", report);
 	declared_program_check(&declaration->prestart.command, &declaration->prestart.origin,
 		"prestart.command", report);
+	declared_program_check(&declaration->release.command, &declaration->release.origin,
+		"release.command", report);
 	check_attributes(declaration, report);
 	if (declaration->serve == SERVE_DRA)
 		check_served_by_dra(declaration, report);
@@ -338,7 +343,7 @@ const struct allocate_program *declaration_allocate(
 bool declaration_runs_programs(const struct declaration *declaration)
 {
 	if ((declaration->driver && declaration->driver->runs_programs) ||
-		declaration->allocate.command.count > 0 || declaration->prestart.command.count > 0)
+		declaration->allocate.command.count > 0 || declaration_pre_starts(declaration))
 		return true;
 	for (size_t i = 0; i < declaration->health.count; i++) {
 		const struct declared_probe *probe = groups_get(&declaration->health, i);

@@ -127,6 +127,17 @@ struct prestart {
 	uint64_t timeout;       /* microseconds */
 };
 
+/* A program that cleans a device after a pod. */
+struct release {
+	struct origin origin;
+	struct strings command; /* templates; empty: nothing is cleaned */
+	uint64_t timeout;       /* microseconds */
+};
+
+/* A device with a longer time limit is unhealthy while it is cleaned: the kubelet would not wait
+ * for it (30 s for PreStartContainer). */
+#define RELEASE_SHORT (25 * USEC_PER_SEC)
+
 /* How a resource is announced to the kubelet. DEFAULT: as configured in the section `kubelet`. DRA:
  * together with all other resources of SERVE_DRA, as those of one driver. */
 enum registration_way {
@@ -181,6 +192,7 @@ struct declaration {
 	struct groups health; /* struct declared_probe */
 	struct allocate_program allocate;
 	struct prestart prestart;
+	struct release release;
 	struct declared_dra dra;
 
 	const struct driver *driver; /* found by driver_name; NULL while the declaration
@@ -274,7 +286,18 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 void declared_program_check(const struct strings *command, const struct origin *origin,
 	const char *key, struct report *report);
 
-/* Whether the resource's process executes programs: for its driver, a probe, or prestart. */
+/* Whether devices are cleaned after pods, and whether the kubelet has to ask before a container
+ * starts: for that, or because of prestart. */
+static inline bool declaration_cleans(const struct declaration *declaration)
+{
+	return declaration->release.command.count > 0;
+}
+static inline bool declaration_pre_starts(const struct declaration *declaration)
+{
+	return declaration_cleans(declaration) || declaration->prestart.command.count > 0;
+}
+
+/* Whether the resource's process executes programs: for its driver, a probe, or a container. */
 bool declaration_runs_programs(const struct declaration *declaration);
 
 /* Frees the members of the declaration, not the declaration itself. */

@@ -27,6 +27,20 @@ int strings_add(struct strings *strings, const char *text, size_t length)
 	return 0;
 }
 
+bool strings_remove(struct strings *strings, const char *text)
+{
+	for (size_t i = 0; i < strings->count; i++) {
+		if (!streq(strings->items[i], text))
+			continue;
+		free(strings->items[i]);
+		strings->count--;
+		memmove(&strings->items[i], &strings->items[i + 1],
+			(strings->count - i) * sizeof(strings->items[0]));
+		return true;
+	}
+	return false;
+}
+
 void strings_done(struct strings *strings)
 {
 	for (size_t i = 0; i < strings->count; i++)

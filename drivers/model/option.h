@@ -103,6 +103,8 @@ struct option_table {
 
 /* Appends a copy of `length` bytes of text. Returns 0 or -ENOMEM. */
 int strings_add(struct strings *strings, const char *text, size_t length);
+/* Removes a string. Returns whether it was there. */
+bool strings_remove(struct strings *strings, const char *text);
 void strings_done(struct strings *strings);
 #define _cleanup_strings_ _cleanup_(strings_done)
 bool strings_contain(const struct strings *strings, const char *text);

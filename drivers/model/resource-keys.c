@@ -163,6 +163,38 @@ static const struct option_table prestart_table = {
 	.count = ARRAY_SIZE(prestart_options),
 };
 
+static const struct option release_options[] = {
+	{
+		.key = "command",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct release, command),
+		.required = true,
+		.template = true,
+		.check = form_device_text,
+		.help = "Program, by its absolute path, and its arguments; no shell is involved. It runs for "
+			"one device at a time. The device is clean if it exits 0; otherwise, the device is "
+			"unhealthy until devplugctl resume.",
+	},
+	{
+		.key = "timeout",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct release, timeout),
+		.minimum = 100,
+		.maximum = 3600LL * 1000,
+		.default_integer = 20 * 1000,
+		.unit = "seconds",
+		.help = "Time limit of the program. Up to 25, the device stays healthy while it is cleaned, and "
+			"the next container with it waits before it starts. With more, the device is unhealthy "
+			"while it is cleaned.",
+	},
+};
+static const struct option_table release_table = {
+	.name = "release",
+	.size = sizeof(struct release),
+	.options = release_options,
+	.count = ARRAY_SIZE(release_options),
+};
+
 static int check_condition(const char *value, struct error *error)
 {
 	const char *equals = strchr(value, '=');
@@ -432,6 +464,13 @@ static const struct option declaration_options[] = {
 		.offset = offsetof(struct declaration, prestart),
 		.table = &prestart_table,
 		.help = "A program that runs before a container with these devices starts.",
+	},
+	{
+		.key = "release",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, release),
+		.table = &release_table,
+		.help = "A program that cleans a device after a pod, before another pod gets it.",
 	},
 };
 const struct option_table declaration_table = {

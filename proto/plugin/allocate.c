@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers Allocate calls after their programs have answered. Each call keeps the offer that was
+ * Answers Allocate calls after their programs have answered, and it is saved that their devices are
+ * in use. Each call keeps the offer that was
  * current when it arrived, so a later reload does not affect it. The answer is built when all
  * programs have answered, or not at all.
  */
@@ -10,6 +11,9 @@
 #include "common/log.h"
 #include "drivers/allocation/allocation-inquiry.h"
 #include "proto/plugin/response.h"
+
+/* The supervisor writes a file meanwhile. */
+#define ALLOCATE_SAVE_TIMEOUT (5 * USEC_PER_SEC)
 
 struct allocate {
 	struct mailbox_message base; /* on its way from gRPC's thread */
@@ -22,6 +26,7 @@ struct allocate {
 	const V1beta1__AllocateRequest *request; /* in it */
 	struct inquiry **inquiries;              /* for each container of the request */
 	size_t n_open;                           /* of them, not answered */
+	struct device_use *use;                  /* the question whether that is saved */
 	uint64_t since;                          /* CLOCK_MONOTONIC microseconds */
 	bool running, answered;
 };
@@ -43,6 +48,7 @@ static struct allocate *allocate_free(struct allocate *allocate)
 	for (size_t i = 0; allocate->inquiries && i < allocate->request->n_container_requests; i++)
 		(void)inquiry_free(allocate->inquiries[i]);
 	free(allocate->inquiries);
+	(void)device_use_free(allocate->use);
 	if (allocate->call)
 		rpc_fail(allocate->call, RPC_UNAVAILABLE, "the plugin is stopping");
 	message_done(&allocate->message);
@@ -138,19 +144,67 @@ static void end(struct allocate *allocate)
 	report_pending(allocates);
 }
 
+/* It has been answered. */
+static void leave(struct allocate *allocate)
+{
+	struct allocates *allocates = allocate->allocates;
+
+	end(allocate);
+	start_waiting(allocates);
+}
+
+static void on_saved(int status, const struct error *error, void *userdata)
+{
+	struct allocate *allocate = userdata;
+
+	if (status < 0)
+		refuse(allocate, error);
+	else
+		answer(allocate);
+	leave(allocate);
+}
+
+static int save_use(struct allocate *allocate, struct error *error)
+{
+	const V1beta1__AllocateRequest *request = allocate->request;
+	size_t n = 0, n_ids = 0;
+	_cleanup_free_ const char **ids = NULL;
+
+	for (size_t i = 0; i < request->n_container_requests; i++)
+		n += request->container_requests[i]->n_devices_ids;
+	ids = calloc(n + 1, sizeof(*ids));
+	if (!ids)
+		return error_set(error, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < request->n_container_requests; i++)
+		for (size_t k = 0; k < request->container_requests[i]->n_devices_ids; k++)
+			ids[n_ids++] = request->container_requests[i]->devices_ids[k];
+	return device_use_ask(allocate->allocates->uses, CHILD_USE_ALLOCATED, ids, n_ids,
+		ALLOCATE_SAVE_TIMEOUT, on_saved, allocate, &allocate->use, error);
+}
+
+/* All programs have answered. The call is answered when this returns, or later. */
+static void conclude(struct allocate *allocate)
+{
+	struct error error = {};
+
+	if (!declaration_cleans(allocate->offer->applied_config->declaration))
+		answer(allocate);
+	else if (save_use(allocate, &error) < 0)
+		refuse(allocate, &error);
+}
+
 static void on_answers(int status, const struct error *error, void *userdata)
 {
 	struct allocate *allocate = userdata;
-	struct allocates *allocates = allocate->allocates;
 
 	if (status >= 0 && --allocate->n_open > 0)
 		return;
 	if (status < 0)
 		refuse(allocate, error);
 	else
-		answer(allocate);
-	end(allocate);
-	start_waiting(allocates);
+		conclude(allocate);
+	if (!allocate->call)
+		leave(allocate);
 }
 
 static int ask(struct allocate *allocate, struct error *error)
@@ -193,7 +247,7 @@ static void start(struct allocate *allocate)
 	if (ask(allocate, &error) < 0)
 		refuse(allocate, &error);
 	else if (allocate->n_open == 0)
-		answer(allocate);
+		conclude(allocate);
 	if (!allocate->call)
 		end(allocate);
 }

@@ -3,7 +3,8 @@
 
 /*
  * Handles Allocate calls that wait for programs which add to containers
- * (drivers/allocation/allocation-inquiry.h). Each is answered within the time limit of its
+ * (drivers/allocation/allocation-inquiry.h), or for the supervisor to save that devices are in use
+ * (proto/plugin/device-use.h). Each is answered within the time limit of its
  * programs; a call that its caller cancels ends its programs.
  */
 
@@ -12,6 +13,7 @@
 #include "drivers/model/bookings.h"
 #include "proto/mailbox.h"
 #include "proto/message.h"
+#include "proto/plugin/device-use.h"
 #include "proto/plugin/offer.h"
 #include "proto/rpc.h"
 
@@ -31,6 +33,7 @@ struct allocates {
 	size_t n_running;
 	atomic_size_t n_calls, n_bytes; /* including calls that were posted and not delivered yet */
 	sd_event *event;                /* the owner's */
+	struct device_uses *uses;       /* the owner's */
 	void (*on_allocated)(const char *const *ids, size_t n_ids, void *userdata);
 	void (*on_refused)(const char *const *ids, size_t n_ids, void *userdata);
 	/* Called when the set of ids in unanswered calls has changed; NULL: there is no such call.

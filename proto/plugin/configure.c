@@ -253,6 +253,8 @@ static int configure(struct plugin *plugin, int fd, int saved_state_fd, struct e
 		r = recall(inventory, applied_config->declaration, saved_state_fd);
 	if (r >= 0 && !plugin->inventory)
 		r = inventory_set_booked(inventory, plugin->booked, 0, plugin->allocated_before);
+	if (r >= 0 && plugin->uses.dirty)
+		r = inventory_set_dirty(inventory, plugin->uses.dirty);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	r = inventory_start(inventory, error);

@@ -153,7 +153,7 @@ static void on_pre_start(
 	struct plugin *plugin = userdata;
 	_cleanup_offer_ struct offer *offer = service_current(plugin->service);
 
-	pre_start_answer(&plugin->pre_starts, plugin->event, offer, call, ids, n_ids);
+	pre_start_answer(&plugin->pre_starts, &plugin->uses, offer, call, ids, n_ids);
 }
 
 static const struct service_events service_events = {
@@ -172,9 +172,9 @@ static void handle_configure(struct plugin *plugin, struct control_message *mess
 	/* The kubelet reads options at registration only. The other way round needs nothing: a
 	 * PreStartContainer without a command is answered OK. */
 	if (plugin->session && !plugin->session_pre_starts &&
-		plugin->applied_config->declaration->prestart.command.count > 0)
-		end_session(
-			plugin, "prestart was added, which the kubelet reads only at registration");
+		declaration_pre_starts(plugin->applied_config->declaration))
+		end_session(plugin,
+			"prestart or release was added, which the kubelet reads only at registration");
 }
 
 static void handle_session(struct plugin *plugin, struct control_message *message)
@@ -193,7 +193,7 @@ static void handle_session(struct plugin *plugin, struct control_message *messag
 			declaration ? "another session is open" : "there is no configuration yet");
 		return;
 	}
-	plugin->session_pre_starts = declaration->prestart.command.count > 0;
+	plugin->session_pre_starts = declaration_pre_starts(declaration);
 	r = session_new(plugin->event, plugin->service, &parameters, TAKE_FD(message->fds[0]),
 		&session_events, plugin, &plugin->session);
 	if (r < 0)
@@ -319,6 +319,30 @@ static void on_scanned(struct inventory *inventory, void *userdata)
 	plugin_report_scanned(userdata);
 }
 
+static void handle_used(struct plugin *plugin, struct control_message *message)
+{
+	device_use_answered(&plugin->uses, message);
+}
+
+static void handle_clean(struct plugin *plugin, struct control_message *message)
+{
+	_cleanup_offer_ struct offer *offer =
+		plugin->service ? service_current(plugin->service) : NULL;
+
+	device_use_clean(&plugin->uses, offer, message);
+}
+
+static void handle_dirty(struct plugin *plugin, struct control_message *message)
+{
+	int r = device_use_take_dirty(&plugin->uses, message);
+
+	if (r >= 0 && plugin->inventory)
+		r = inventory_set_dirty(plugin->inventory, plugin->uses.dirty);
+	if (r < 0)
+		log_error("cannot determine which devices are being cleaned: %s", strerror(-r));
+	offer_again(plugin, r);
+}
+
 static void handle_scan(struct plugin *plugin, struct control_message *message)
 {
 	plugin->scan_owed = message->number;
@@ -348,6 +372,9 @@ static void (*const handlers[])(struct plugin *plugin, struct control_message *m
 	[CHILD_EDIT] = handle_edit,
 	[CHILD_SCAN] = handle_scan,
 	[CHILD_LAST_COMPLETE] = handle_last_complete,
+	[CHILD_USED] = handle_used,
+	[CHILD_CLEAN] = handle_clean,
+	[CHILD_DIRTY] = handle_dirty,
 };
 
 static int on_control(sd_event_source *source, int fd, uint32_t revents, void *userdata)
@@ -413,7 +440,9 @@ static void connect_parts(struct plugin *plugin)
 {
 	plugin->service_events = &service_events;
 	plugin->housekeeping.on_due = on_housekeeping;
-	plugin->allocates.event = plugin->claiming.event = plugin->publishing.event = plugin->event;
+	plugin->uses.event = plugin->allocates.event = plugin->claiming.event =
+		plugin->publishing.event = plugin->event;
+	plugin->allocates.uses = &plugin->uses;
 	plugin->allocates.on_allocated = on_allocated;
 	plugin->allocates.on_refused = on_refused;
 	plugin->allocates.on_pending = on_pending;
@@ -462,6 +491,7 @@ static void plugin_done(struct plugin *plugin)
 	pre_starts_done(&plugin->pre_starts);
 	edits_done(plugin);
 	allocates_done(&plugin->allocates);
+	device_uses_done(&plugin->uses);
 	if (plugin->service)
 		service_stop(plugin->service, STOP_GRACE);
 	plugin->inventory = inventory_free(plugin->inventory);

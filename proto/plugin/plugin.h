@@ -13,6 +13,7 @@
 #include "proto/plugin/allocate.h"
 #include "proto/plugin/allocation-count.h"
 #include "proto/plugin/claiming.h"
+#include "proto/plugin/device-use.h"
 #include "proto/plugin/expecting.h"
 #include "proto/plugin/housekeeping.h"
 #include "proto/plugin/plugin-session.h"
@@ -60,6 +61,7 @@ struct plugin {
 	bool edits_owed; /* some could not be built again */
 	struct allocates allocates;
 	struct allocation_count allocation_count;
+	struct device_uses uses;
 };
 
 /* Applies the configuration in the descriptor, or refuses it and keeps the applied one; reports

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs the resource's command before a container starts, and decides what the pod shows if it
- * fails. Each call keeps the offer that was current when it arrived, so a later reload does not
- * affect it. The kubelet calls for several pods at once; a command is never shared between calls.
+ * Waits until devices are clean and runs the resource's command before a container starts, and
+ * decides what the pod shows if that fails. Each call keeps the offer that was current when it
+ * arrived, so a later reload does not affect it. The kubelet calls for several pods at once; a
+ * command is never shared between calls.
  */
 #include "proto/plugin/pre-start.h"
 
@@ -14,6 +15,9 @@
 #include "proto/message.h"
 #include "proto/plugin/call-failed.h"
 
+/* The supervisor answers earlier. */
+#define CLEAN_TIMEOUT (28 * USEC_PER_SEC)
+
 struct pre_start {
 	struct pre_start *next;
 	struct pre_starts *running;
@@ -22,6 +26,10 @@ struct pre_start {
 	pre_start_handler on_end; /* NULL after the call */
 	void *userdata;
 	struct command *command;
+	struct device_use *use; /* the question whether the devices are clean */
+	char *text;             /* of `ids`, which wait for the answer */
+	const char **ids;
+	size_t n_ids;
 	uint64_t deadline; /* CLOCK_MONOTONIC microseconds */
 	const struct device **devices;
 	size_t *units; /* positions in the snapshot, each once */
@@ -39,6 +47,9 @@ static struct pre_start *pre_start_free(struct pre_start *run)
 			break;
 		}
 	command_free(run->command);
+	device_use_free(run->use);
+	free(run->text);
+	free(run->ids);
 	offer_unref(run->offer);
 	free(run->devices);
 	free(run->units);
@@ -56,7 +67,8 @@ static void finish(struct pre_start *run, int status, const struct error *error)
 
 static void succeed(struct pre_start *run)
 {
-	counters_add(COUNTER_PRESTARTS_OK, 1);
+	if (run->offer->applied_config->declaration->prestart.command.count > 0)
+		counters_add(COUNTER_PRESTARTS_OK, 1);
 	finish(run, 0, NULL);
 }
 
@@ -189,27 +201,37 @@ static int find_units(
 	return 0;
 }
 
-void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *offer,
-	const char *const *ids, size_t n_ids, pre_start_handler on_end, void *userdata)
+static struct pre_start *pre_start_new(struct pre_starts *running, sd_event *event,
+	struct offer *offer, pre_start_handler on_end, void *userdata)
 {
-	const struct prestart *prestart = &offer->applied_config->declaration->prestart;
-	_cleanup_(pre_start_freep) struct pre_start *run = calloc(1, sizeof(*run));
-	struct error error = {};
-	int r;
+	struct pre_start *run = calloc(1, sizeof(*run));
 
 	if (!run) {
 		on_end(-ENOMEM, &(const struct error){ -ENOMEM, "out of memory" }, userdata);
-		return;
+		return NULL;
 	}
-	run->running = running;
-	run->next = running->first;
+	*run = (struct pre_start){
+		.running = running,
+		.next = running->first,
+		.event = event,
+		.offer = offer_ref(offer),
+		.on_end = on_end,
+		.userdata = userdata,
+	};
 	running->first = run;
-	run->event = event;
-	run->offer = offer_ref(offer);
-	run->on_end = on_end;
-	run->userdata = userdata;
+	return run;
+}
+
+/* Runs the command, if there is one. */
+static void begin(struct pre_start *begun, const char *const *ids, size_t n_ids)
+{
+	_cleanup_(pre_start_freep) struct pre_start *run = begun;
+	const struct prestart *prestart = &run->offer->applied_config->declaration->prestart;
+	struct error error = {};
+	int r;
+
 	run->deadline = now_usec(CLOCK_MONOTONIC) + prestart->timeout;
-	/* A reload may have removed the command while the call was on its way here. */
+	/* There is none, or a reload has removed it while the call was on its way here. */
 	if (prestart->command.count == 0) {
 		succeed(run);
 		return;
@@ -224,6 +246,68 @@ void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *of
 		return;
 	}
 	TAKE_PTR(run);
+}
+
+void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *offer,
+	const char *const *ids, size_t n_ids, pre_start_handler on_end, void *userdata)
+{
+	struct pre_start *run = pre_start_new(running, event, offer, on_end, userdata);
+
+	if (run)
+		begin(run, ids, n_ids);
+}
+
+/* --- the wait until the devices are clean --- */
+
+static void refuse(struct pre_start *run, const struct error *error)
+{
+	call_failed(CHILD_CALL_PRESTART, run->ids, run->ids ? run->n_ids : 0, error->message);
+	finish(run, error->code, error);
+	pre_start_free(run);
+}
+
+static void on_clean(int status, const struct error *error, void *userdata)
+{
+	struct pre_start *run = userdata;
+
+	run->use = device_use_free(run->use);
+	if (status < 0)
+		refuse(run, error);
+	else
+		begin(run, run->ids, run->n_ids);
+}
+
+static int keep_ids(struct pre_start *run, const char *const *ids, size_t n_ids)
+{
+	size_t bytes = 0;
+	char *end;
+
+	for (size_t i = 0; i < n_ids; i++)
+		bytes += strlen(ids[i]) + 1;
+	run->ids = calloc(n_ids + 1, sizeof(*run->ids));
+	end = run->text = malloc(bytes + 1);
+	if (!run->ids || !run->text)
+		return -ENOMEM;
+	for (run->n_ids = 0; run->n_ids < n_ids; run->n_ids++) {
+		run->ids[run->n_ids] = end;
+		end = stpcpy(end, ids[run->n_ids]) + 1;
+	}
+	return 0;
+}
+
+static void await_clean(
+	struct pre_start *run, struct device_uses *uses, const char *const *ids, size_t n_ids)
+{
+	struct error error = { 0 };
+	int r = keep_ids(run, ids, n_ids);
+
+	if (r < 0)
+		(void)error_set(&error, r, "out of memory");
+	else
+		r = device_use_ask(uses, CHILD_USE_STARTED, ids, n_ids, CLEAN_TIMEOUT, on_clean,
+			run, &run->use, &error);
+	if (r < 0)
+		refuse(run, &error);
 }
 
 static void answer(int status, const struct error *error, void *userdata)
@@ -241,10 +325,17 @@ static void answer(int status, const struct error *error, void *userdata)
 			error->message);
 }
 
-void pre_start_answer(struct pre_starts *running, sd_event *event, struct offer *offer,
+void pre_start_answer(struct pre_starts *running, struct device_uses *uses, struct offer *offer,
 	struct rpc_call *call, const char *const *ids, size_t n_ids)
 {
-	pre_start_run(running, event, offer, ids, n_ids, answer, call);
+	struct pre_start *run = pre_start_new(running, uses->event, offer, answer, call);
+
+	if (!run)
+		return;
+	if (declaration_cleans(offer->applied_config->declaration))
+		await_clean(run, uses, ids, n_ids);
+	else
+		begin(run, ids, n_ids);
 }
 
 void pre_starts_done(struct pre_starts *running)

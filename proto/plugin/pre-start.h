@@ -10,6 +10,7 @@
 
 #include <systemd/sd-event.h>
 
+#include "proto/plugin/device-use.h"
 #include "proto/plugin/offer.h"
 #include "proto/rpc.h"
 
@@ -28,8 +29,9 @@ typedef void (*pre_start_handler)(int status, const struct error *error, void *u
 void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *offer,
 	const char *const *ids, size_t n_ids, pre_start_handler on_end, void *userdata);
 
-/* Answers a PreStartContainer call in the same way. */
-void pre_start_answer(struct pre_starts *running, sd_event *event, struct offer *offer,
+/* Answers a PreStartContainer call in the same way, and before that waits until its devices are
+ * clean. */
+void pre_start_answer(struct pre_starts *running, struct device_uses *uses, struct offer *offer,
 	struct rpc_call *call, const char *const *ids, size_t n_ids);
 
 /* Kills what runs. */

@@ -84,7 +84,7 @@ static void handle_options(struct service *service, struct rpc_call *call, const
 {
 	V1beta1__DevicePluginOptions options = V1BETA1__DEVICE_PLUGIN_OPTIONS__INIT;
 
-	options.pre_start_required = offer->applied_config->declaration->prestart.command.count > 0;
+	options.pre_start_required = declaration_pre_starts(offer->applied_config->declaration);
 	options.get_preferred_allocation_available = true;
 	message_reply(call, &options.base);
 }
@@ -260,7 +260,8 @@ static bool try_allocate(struct service *service, struct rpc_call *call, struct 
 {
 	_cleanup_offer_ struct offer *offer = service_current(service);
 
-	if (inquiry_is_possible(offer->applied_config->declaration))
+	if (inquiry_is_possible(offer->applied_config->declaration) ||
+		declaration_cleans(offer->applied_config->declaration))
 		return allocate_with_programs(service, offer, call, message, size);
 	return allocate_now(service, offer, call, (const void *)message->base, since);
 }
@@ -317,7 +318,7 @@ static void handle_pre_start(struct service *service, struct rpc_call *call, con
 		fail_malformed(call);
 		return;
 	}
-	if (offer->applied_config->declaration->prestart.command.count == 0) {
+	if (!declaration_pre_starts(offer->applied_config->declaration)) {
 		message_reply(call, &response.base);
 		return;
 	}

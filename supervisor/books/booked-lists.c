@@ -7,6 +7,8 @@
 #include "supervisor/books/booked-lists.h"
 
 #include "common/json-read.h"
+#include "common/offered-id.h"
+#include "dra/model/dra-names.h"
 
 /* --- what was forgotten --- */
 
@@ -244,4 +246,60 @@ int booked_lists_collect_foreign(
 	*ret = collection.foreign;
 	*ret_n = collection.n_foreign;
 	return 0;
+}
+
+/* --- who uses a device --- */
+
+static int add_once(struct strings *strings, const char *text)
+{
+	return strings_contain(strings, text) ? 0 : strings_add(strings, text, strlen(text));
+}
+
+static int add_claim_users(const struct booked *booked, const char *resource, const char *id,
+	const char *offered, struct strings *all, struct strings *live, bool *ret_admin)
+{
+	json_auto_t *rows = booked_lists_claims_of(booked, resource);
+	int r = rows ? 0 : -ENOMEM;
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		char user[sizeof(BOOKED_CLAIM) + DRA_CLAIM_ID_MAX];
+		const char *held = text_of(row, "id");
+
+		if (r < 0 || !offered_id_is_of(held, id) || (offered && !streq(offered, held)))
+			continue;
+		if (json_is_true(json_object_get(row, "admin"))) {
+			*ret_admin = true;
+			continue;
+		}
+		(void)snprintf(user, sizeof(user), BOOKED_CLAIM "%s", text_of(row, "uid"));
+		r = add_once(all, user);
+		if (r >= 0)
+			r = add_once(live, user);
+	}
+	return r;
+}
+
+int booked_users(const struct booked *booked, const char *resource, const char *id,
+	const char *offered, struct strings *all, struct strings *live, bool *ret_admin)
+{
+	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
+	int r = 0;
+
+	if (!checkpoint && booked->problem != -ENOENT)
+		return -EAGAIN;
+	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++) {
+		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];
+
+		if (!streq(row->resource, resource) || !offered_id_is_of(row->id, id) ||
+			(offered && !streq(offered, row->id)))
+			continue;
+		r = add_once(all, row->pod_uid);
+		if (r >= 0 && !pod_directories_lost(booked->directories, row->pod_uid) &&
+			!booked_lists_is_forgotten(booked, resource, row->id, row->pod_uid))
+			r = add_once(live, row->pod_uid);
+	}
+	return r < 0 ? r : add_claim_users(booked, resource, id, offered, all, live, ret_admin);
 }

@@ -51,6 +51,8 @@ struct booked {
 	bool waiting;                /* the timer is set, or an answer is awaited */
 	struct log_once pods_logged; /* failures to get it */
 
+	struct booked_observer observer;
+
 	struct forgotten *forgotten;
 	size_t n_forgotten;
 

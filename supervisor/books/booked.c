@@ -204,7 +204,9 @@ static bool awaits_pods(const struct booked *booked)
 {
 	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
 
-	if (!booked->all_seen)
+	if (!booked->all_seen ||
+		(booked->observer.awaits_pods &&
+			booked->observer.awaits_pods(booked->observer.userdata)))
 		return true;
 	for (size_t i = 0; checkpoint && i < checkpoint->count; i++) {
 		const struct child *child =
@@ -221,6 +223,8 @@ static void send_all(struct booked *booked)
 	struct manager *manager = booked->manager;
 
 	send_foreign(booked);
+	if (booked->observer.on_change)
+		booked->observer.on_change(booked->observer.userdata);
 	pod_directories_watch(booked->directories, awaits_pods(booked));
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
@@ -228,6 +232,11 @@ static void send_all(struct booked *booked)
 		if (child->process.pid > 0 && send_bookings(booked, child, UNTIL_NEVER) < 0)
 			plan_read(booked, now_usec(CLOCK_MONOTONIC) + USEC_PER_SEC);
 	}
+}
+
+void booked_observe(struct booked *booked, const struct booked_observer *observer)
+{
+	booked->observer = *observer;
 }
 
 int booked_send(struct booked *booked, struct child *child)

@@ -18,6 +18,9 @@
 
 #include "common/error.h"
 
+/* Before the uid of a claim, where pods have none. */
+#define BOOKED_CLAIM "claim "
+
 struct booked;
 struct child;
 struct manager;
@@ -26,6 +29,15 @@ struct request;
 typedef struct json_t json_t;
 
 int booked_new(struct manager *manager, struct booked **ret);
+
+/* Who follows the bookings: `on_change` is called when they may have changed, and `awaits_pods`
+ * returns whether the end of any pod matters. One; both have `userdata`. */
+struct booked_observer {
+	void (*on_change)(void *userdata);
+	bool (*awaits_pods)(const void *userdata);
+	void *userdata;
+};
+void booked_observe(struct booked *booked, const struct booked_observer *observer);
 
 /* To be called when there is another kubelet.sock, before a resource is registered there: sends the
  * children whether the kubelet that made it is the first one since the boot. */
@@ -51,6 +63,15 @@ int booked_send(struct booked *booked, struct child *child);
  * cannot be read. Also returns when it was written, CLOCK_MONOTONIC. */
 struct kubelet_checkpoint;
 const struct kubelet_checkpoint *booked_checkpoint(struct booked *booked, uint64_t *ret_written_at);
+
+/* Adds to `all` each pod, by UID, that the checkpoint books a device of that id for, under any of
+ * its offered ids, and each claim that has it without admin access, as "claim UID"; and to `live`
+ * those of them that may still use it. `offered`: only for that offered id; NULL: any.
+ * `ret_admin`: whether a claim with admin access has it. By the data that were read last. Returns
+ * 0, -ENOMEM, or -EAGAIN if the checkpoint cannot be read. */
+struct strings;
+int booked_users(const struct booked *booked, const char *resource, const char *id,
+	const char *offered, struct strings *all, struct strings *live, bool *ret_admin);
 
 /* Handles the verb "forget" of the control socket: {"resource", "device"}. An offered id of the
  * resource, or all of a device, counts as not booked until the kubelet's data about it change.

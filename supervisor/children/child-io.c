@@ -32,11 +32,12 @@ static struct log_fields fields_of(const struct child *child, const char *messag
 static void forget_process(struct child *child)
 {
 	process_done(&child->process);
-	child->gone = child->booked_sent = 0;
+	child->gone = child->booked_sent = child->dirty_sent = 0;
 	claimant_end_process(child->claimant);
 	proposal_end_process(child->proposal);
 	child->devices_fd = foreign_close(child->devices_fd);
 	child->host->on_edits(child, NULL, child->host->userdata);
+	(void)child->host->on_cleaning(child, NULL, child->host->userdata);
 }
 
 /* --- messages --- */
@@ -170,6 +171,12 @@ static void on_edits(struct child *child, struct control_message *message)
 	child->host->on_edits(child, message, child->host->userdata);
 }
 
+static void on_cleaning(struct child *child, struct control_message *message)
+{
+	if (!child->host->on_cleaning(child, message, child->host->userdata))
+		on_broken("sent a malformed message", child);
+}
+
 /* Each message that a child may send: what handles it, or what it means to the state table. */
 static const struct {
 	void (*handle)(struct child *child, struct control_message *message);
@@ -190,6 +197,8 @@ static const struct {
 	[CHILD_CALL_FAILED] = { .handle = on_call_failed },
 	[CHILD_EDITS] = { .handle = on_edits },
 	[CHILD_EDITS_CHANGED] = { .handle = on_edits },
+	[CHILD_USE] = { .handle = on_cleaning },
+	[CHILD_CLEANED] = { .handle = on_cleaning },
 };
 
 static void on_message(struct control_message *message, void *userdata)

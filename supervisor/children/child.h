@@ -55,6 +55,10 @@ struct child_host {
 	/* CHILD_EDITS or CHILD_EDITS_CHANGED; NULL: no process can answer any more. */
 	void (*on_edits)(
 		const struct child *child, struct control_message *message, void *userdata);
+	/* CHILD_USE or CHILD_CLEANED; NULL: no process can send them any more. Returns false if the
+	 * message is malformed. */
+	bool (*on_cleaning)(
+		struct child *child, const struct control_message *message, void *userdata);
 	/* The number of removed devices that a child still lists, or whether the kubelet stores
 	 * outdated answers for its devices, has changed. */
 	void (*on_gone)(void *userdata);
@@ -99,6 +103,7 @@ struct child {
 	struct proposal *proposal;
 	uint64_t gone;        /* removed devices that are still listed */
 	uint64_t booked_sent; /* a hash of the last bookings that it was sent, 0: none */
+	uint64_t dirty_sent;  /* the same of devices to be cleaned, 0: none */
 	unsigned unnamed;     /* how often PodResources did not name a device that the kubelet has
 				 booked, while an answer of the resource is outdated */
 	struct offer_state offer;

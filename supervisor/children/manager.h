@@ -20,6 +20,7 @@ struct auxiliary;
 struct booked;
 struct child;
 struct child_host;
+struct cleaning;
 struct config_watch;
 struct dra;
 struct dra_claims;
@@ -55,6 +56,7 @@ struct manager {
 	struct dra *dra;
 	struct dra_claims *dra_claims; /* the prepared claims; NULL without DRA */
 	struct booked *booked;
+	struct cleaning *cleaning;
 	struct published *published;
 	struct restore_watch *restore_watch;
 	struct kubelet_watch *watch;

@@ -69,7 +69,8 @@ const struct command commands[] = {
 	{ "resume", "RESOURCE [DEVICE]", "End a release, or test a device again",
 		"A DEVICE has been reset: its faults that last until then are over. If it needs an\n"
 		"administrator after a failure (on_recovery), it is tested again, or, with --force,\n"
-		"offered without a test. Needs root.",
+		"offered without a test. If it could not be cleaned after a pod (release), it is\n"
+		"cleaned again, or, with --force, counts as clean. Needs root.",
 		NULL, command_resume, ARGUMENT_FORCE, 1, 2, "a resource" },
 	{ "uncordon", "DEVICE", "Offer a device again", "Needs root.", NULL, command_uncordon, 0, 1,
 		1, "a device, DEVICE or RESOURCE/DEVICE" },

@@ -164,6 +164,8 @@ static json_t *pack_counters(
 		{ "preferred_allocations", counters[COUNTER_PREFERRED_ALLOCATIONS] },
 		{ "prestarts_ok", counters[COUNTER_PRESTARTS_OK] },
 		{ "prestarts_failed", counters[COUNTER_PRESTARTS_FAILED] },
+		{ "cleanings_ok", counters[COUNTER_CLEANINGS_OK] },
+		{ "cleanings_failed", counters[COUNTER_CLEANINGS_FAILED] },
 		{ "scans", counters[COUNTER_SCANS] },
 		{ "scans_failed", counters[COUNTER_SCANS_FAILED] },
 		{ "scan_usec", counters[COUNTER_SCAN_USEC] },

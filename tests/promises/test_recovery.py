@@ -118,7 +118,7 @@ class Recovery(NodeTest):
 
     def test_refused_requests(self):
         self.begin()
-        for words, why in (((GPU,), "name the device of vendor.example/gpu that is to be tested again"),
+        for words, why in (((GPU,), "name the device of vendor.example/gpu that is to be tested or cleaned again"),
                            ((GPU, "gpu-7"), 'has no device "gpu-7"'),
                            (("--force", GPU), "--force needs a device"),
                            (("vendor.example/nic", "nic-0"), "has nothing to release"),

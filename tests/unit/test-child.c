@@ -41,6 +41,12 @@ static void ignore_answer(
 {
 }
 
+static bool ignore_cleaning(
+	struct child *ended, const struct control_message *message, void *userdata)
+{
+	return true;
+}
+
 static int setup(void **state)
 {
 	static const uint64_t generation = 1;
@@ -61,6 +67,7 @@ static int setup(void **state)
 		.on_changed = ignore,
 		.on_devices = ignore_child,
 		.on_edits = ignore_answer,
+		.on_cleaning = ignore_cleaning,
 		.on_applied = ignore_applied,
 		.on_gone = ignore,
 	};

@@ -328,6 +328,13 @@ static const struct {
 			SAID("prestart.timeout: must be from 0.1 to 25 seconds, not 25.001") },
 		{ ONE("prestart = { command = \"/x\"; timeout = 0.05; };"),
 			SAID("prestart.timeout: must be from 0.1 to 25 seconds, not 0.05") },
+		{ ONE("release = { timeout = 5; };"), SAID("release.command: is missing") },
+		{ ONE("release = { command = \"/x\"; timeout = 3601; };"),
+			SAID("release.timeout: must be from 0.1 to 3600 seconds, not 3601") },
+		{ ONE("release = { command = ( \"/x\", \"${ids}\" ); };"),
+			SAID("release.command[1]: must not use ${ids}, ${n}, ${info}, ${replica} or ${position} as "
+			     "\"${ids}\" does: they have a value only while devices are assigned to a container; "
+			     "${id} is the device's id") },
 	};
 
 static void test_broken(void **state)
@@ -409,8 +416,8 @@ static void test_one_broken_resource(void **state)
 	} cases[] = {
 		{ "name = \"v.e/x\";\ndriver = \"path\";\nmatch = \"/dev/x\";\nzork = 1;",
 			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, preset, driver, "
-			"enabled, overlap, topology, prefer, registration, serve, dra, user, host_root, match, where, exclude, cordon, share, "
-			"container, cdi_spec, health, allocate, prestart" },
+			"enabled, overlap, topology, prefer, registration, serve, dra, user, host_root, match, where, exclude, cordon, expect, share, "
+			"container, cdi_spec, health, allocate, prestart, release" },
 		{ "", "resource: name: is missing" },
 		{ "name = ",
 			"syntax error here or just before: a \";\", \",\" or quote may be "

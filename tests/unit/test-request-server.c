@@ -109,15 +109,22 @@ static void ignore_edits(const struct child *child, struct control_message *mess
 {
 }
 
+static bool ignore_cleaning(
+	struct child *child, const struct control_message *message, void *userdata)
+{
+	return true;
+}
+
 /* Resources without a process, with a document of devices each. */
 static void add_children(struct child_host *host)
 {
 	static char names[N_CHILDREN][32];
 	static struct resource_config configs[N_CHILDREN];
 
-	*host = (struct child_host){
-		.event = manager.event, .files = manager.files, .on_edits = ignore_edits
-	};
+	*host = (struct child_host){ .event = manager.event,
+		.files = manager.files,
+		.on_edits = ignore_edits,
+		.on_cleaning = ignore_cleaning };
 	assert_int_equal(arbiter_new(host->event, &host->arbiter), 0);
 	assert_int_equal(published_new(directory, &host->published), 0);
 	manager.children = calloc(N_CHILDREN, sizeof(struct child *));

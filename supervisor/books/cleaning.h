@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Cleans devices between pods, for resources with `release`. A device is dirty from its first
+ * allocation on, which is saved before Allocate is answered. It is cleaned when no pod and no claim
+ * has it any more, or else before a container of a pod starts that has not had it: a container that
+ * starts again, and the app container after the init container of the same pod, get it as it is.
+ * The process of the resource runs the program. While another pod has a share of the device, or a
+ * claim with admin access has it, it is not cleaned.
+ */
+
+#include "common/control.h"
+#include "common/error.h"
+
+struct child;
+struct cleaning;
+struct manager;
+
+/* How long a container that is about to start waits, below the kubelet's 30 s. */
+#define CLEANING_WAIT (25 * USEC_PER_SEC)
+
+/* Reads what an earlier daemon has saved. Returns 0 or -ENOMEM. */
+int cleaning_new(struct manager *manager, struct cleaning **ret);
+
+/* To be called when the resources or their processes have changed. Devices are cleaned soon, if any
+ * are free. */
+void cleaning_changed(struct cleaning *cleaning);
+
+/* Takes CHILD_USE and CHILD_CLEANED. Returns false if the message is malformed. */
+bool cleaning_take(
+	struct cleaning *cleaning, struct child *child, const struct control_message *message);
+
+/* The process has ended. */
+void cleaning_child_gone(struct cleaning *cleaning, const struct child *child);
+
+/* Sends the process which devices are dirty, if that differs from what it has. Returns 0 or
+ * negative errno. */
+int cleaning_send(struct cleaning *cleaning, struct child *child);
+
+/* Ends a failure: the device is cleaned again, or `force` counts as clean. Returns whether there
+ * was one. */
+bool cleaning_resume(struct cleaning *cleaning, const char *resource, const char *id, bool force);
+
+struct cleaning *cleaning_free(struct cleaning *cleaning);
+DEFINE_CLEANUP(struct cleaning *, cleaning_free)

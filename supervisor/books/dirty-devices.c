@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides how it is saved which devices are dirty: in one file, which is written before a pod gets
+ * a device and after it was cleaned, so that a kill at any time leaves a device dirty rather than
+ * clean.
+ */
+#include "supervisor/books/dirty-devices.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+
+#include "common/json-read.h"
+#include "common/log.h"
+#include "common/replace-file.h"
+#include "supervisor/files/runtime-files.h"
+
+#define FILE_NAME "dirty-devices.json"
+#define VERSION   1
+#define FILE_MAX  (16L << 20)
+
+static struct dirty *dirty_free(struct dirty *dirty)
+{
+	if (!dirty)
+		return NULL;
+	strings_done(&dirty->users);
+	strings_done(&dirty->seen);
+	strings_done(&dirty->ended);
+	free(dirty->failure);
+	free(dirty->resource);
+	free(dirty->id);
+	free(dirty);
+	return NULL;
+}
+
+struct dirty *dirty_devices_find(
+	const struct dirty_devices *devices, const char *resource, const char *id)
+{
+	for (size_t i = 0; i < devices->count; i++)
+		if (streq(devices->items[i]->id, id) &&
+			streq(devices->items[i]->resource, resource))
+			return devices->items[i];
+	return NULL;
+}
+
+int dirty_devices_add(
+	struct dirty_devices *devices, const char *resource, const char *id, struct dirty **ret)
+{
+	struct dirty *dirty = dirty_devices_find(devices, resource, id);
+	size_t n = 0;
+	int r;
+
+	if (dirty) {
+		*ret = dirty;
+		return 0;
+	}
+	for (size_t i = 0; i < devices->count; i++)
+		n += streq(devices->items[i]->resource, resource);
+	if (n >= DIRTY_DEVICES_MAX)
+		return -ENOSPC;
+	r = array_reserve((void **)&devices->items, devices->count, sizeof(devices->items[0]));
+	dirty = r < 0 ? NULL : calloc(1, sizeof(*dirty));
+	if (!dirty)
+		return -ENOMEM;
+	dirty->clean = true;
+	dirty->resource = strdup(resource);
+	dirty->id = strdup(id);
+	if (!dirty->resource || !dirty->id) {
+		(void)dirty_free(dirty);
+		return -ENOMEM;
+	}
+	*ret = devices->items[devices->count++] = dirty;
+	return 0;
+}
+
+void dirty_devices_remove(struct dirty_devices *devices, struct dirty *dirty)
+{
+	for (size_t i = 0; i < devices->count; i++) {
+		if (devices->items[i] != dirty)
+			continue;
+		devices->items[i] = devices->items[--devices->count];
+		devices->unsaved = true;
+		(void)dirty_free(dirty);
+		return;
+	}
+}
+
+/* --- the file --- */
+
+static json_t *write_strings(const struct strings *strings)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < strings->count; i++)
+		if (json_array_append_new(list, json_string(strings->items[i])) < 0) {
+			json_decref(list);
+			return NULL;
+		}
+	return list;
+}
+
+static json_t *describe_all(const struct dirty_devices *devices)
+{
+	json_auto_t *list = json_array();
+
+	for (size_t i = 0; i < devices->count; i++) {
+		const struct dirty *dirty = devices->items[i];
+
+		if (json_array_append_new(list,
+			    json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:s*}", "resource",
+				    dirty->resource, "id", dirty->id, "clean", (int)dirty->clean,
+				    "users", write_strings(&dirty->users), "seen",
+				    write_strings(&dirty->seen), "ended",
+				    write_strings(&dirty->ended), "failure", dirty->failure)) < 0)
+			return NULL;
+	}
+	return json_pack("{s:i, s:O}", "version", VERSION, "devices", list);
+}
+
+int dirty_devices_save(struct dirty_devices *devices)
+{
+	json_auto_t *root = NULL;
+	_cleanup_free_ char *text = NULL;
+	int r;
+
+	if (!devices->unsaved)
+		return 0;
+	root = describe_all(devices);
+	text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+	if (!text)
+		return -ENOMEM;
+	r = replace_file(AT_FDCWD, devices->path, 0600, text, strlen(text));
+	devices->unsaved = r < 0;
+	return r;
+}
+
+static int read_strings(const json_t *json, const char *key, struct strings *ret)
+{
+	const json_t *item;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(json_object_get(json, key), i, item)
+	{
+		const char *text = json_string_value(item);
+
+		if (text && r >= 0)
+			r = strings_add(ret, text, strlen(text));
+	}
+	return r;
+}
+
+static int read_device(struct dirty_devices *devices, const json_t *json)
+{
+	const char *resource = text_of(json, "resource"), *id = text_of(json, "id");
+	const char *failure = json_string_value(json_object_get(json, "failure"));
+	struct dirty *dirty;
+	int r;
+
+	if (!*resource || !*id || dirty_devices_find(devices, resource, id))
+		return 0;
+	r = dirty_devices_add(devices, resource, id, &dirty);
+	if (r < 0)
+		return r == -ENOSPC ? 0 : r;
+	dirty->clean = json_is_true(json_object_get(json, "clean"));
+	r = read_strings(json, "users", &dirty->users);
+	if (r >= 0)
+		r = read_strings(json, "seen", &dirty->seen);
+	if (r >= 0)
+		r = read_strings(json, "ended", &dirty->ended);
+	if (failure)
+		dirty->failure = strdup(failure);
+	return r < 0 || (failure && !dirty->failure) ? -ENOMEM : 0;
+}
+
+int dirty_devices_load(struct dirty_devices *devices, const char *runtime_dir)
+{
+	json_auto_t *root = NULL;
+	const json_t *json;
+	json_error_t problem;
+	size_t i;
+	int r = 0;
+
+	if (runtime_files_state_path(runtime_dir, FILE_NAME, &devices->path) < 0)
+		return -ENOMEM;
+	root = json_load_file(devices->path, JSON_REJECT_DUPLICATES, &problem);
+	if (!root && access(devices->path, F_OK) < 0)
+		return 0;
+	if (!root || json_integer_value(json_object_get(root, "version")) != VERSION)
+		log_error(
+			"%s cannot be read: %s; devices that pods have now are cleaned after them, others are taken for clean",
+			devices->path, root ? "unknown version" : problem.text);
+	json_array_foreach(json_object_get(root, "devices"), i, json) if (r >= 0) r =
+		read_device(devices, json);
+	return r;
+}
+
+void dirty_devices_done(struct dirty_devices *devices)
+{
+	for (size_t i = 0; i < devices->count; i++)
+		(void)dirty_free(devices->items[i]);
+	free(devices->items);
+	free(devices->path);
+	*devices = (struct dirty_devices){ 0 };
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of cleaning: the devices that pods have had since they were clean, saved in the file
+ * dirty-devices.json below $STATE_DIRECTORY, or below runtime_dir without it.
+ */
+
+#include "common/error.h"
+#include "drivers/model/option.h"
+
+/* Maximum number of devices of one resource; no more can be allocated. */
+#define DIRTY_DEVICES_MAX 1024
+
+struct dirty {
+	char *resource, *id;
+	bool clean; /* it is, and kept for `ended` only */
+	/* Uids of pods, and of claims as in booked_users(): */
+	struct strings users; /* that have had it since it was clean; empty: one that is not known
+				 yet */
+	struct strings seen;  /* that PodResources has named with it */
+	struct strings ended; /* that have ended, while the kubelet's checkpoint contains them */
+	char *failure;        /* why it could not be cleaned; NULL: it could, or was not tried */
+	/* Not saved; times are of CLOCK_MONOTONIC. */
+	uint64_t taken_at; /* when it was allocated, until the checkpoint shows it; 0: not */
+	uint64_t number;   /* of CHILD_CLEAN, while it is cleaned; 0: it is not */
+	uint64_t since;    /* when that began */
+	uint64_t again;    /* not before */
+};
+
+struct dirty_devices {
+	char *path;
+	struct dirty **items;
+	size_t count;
+	bool unsaved; /* they have changed */
+};
+
+/* Reads the file; one that is invalid is logged, and counts as empty. Returns 0 or -ENOMEM. */
+int dirty_devices_load(struct dirty_devices *devices, const char *runtime_dir);
+
+/* Writes the file if anything has changed. Returns 0 or negative errno; then it is still to be
+ * written. */
+int dirty_devices_save(struct dirty_devices *devices);
+
+struct dirty *dirty_devices_find(
+	const struct dirty_devices *devices, const char *resource, const char *id);
+
+/* Finds it, or adds it as clean. Returns 0, -ENOMEM, or -ENOSPC. */
+int dirty_devices_add(
+	struct dirty_devices *devices, const char *resource, const char *id, struct dirty **ret);
+
+void dirty_devices_remove(struct dirty_devices *devices, struct dirty *dirty);
+
+/* Frees all. */
+void dirty_devices_done(struct dirty_devices *devices);

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device is cleaned after a pod, before another pod gets it (release).
+
+docs/complaints.md: none.
+"""
+import json
+import os
+import subprocess
+import unittest
+
+from node import NodeTest, program, static, until
+
+CLEAN = """#!/bin/sh
+# Runs in place of a program that cleans the hardware. It waits while there is a file "wait".
+echo "begin $1" >>%(folder)s/log
+while [ -e %(folder)s/wait ]; do sleep 0.05; done
+[ ! -e %(folder)s/bad-$1 ] || { echo "$1 does not answer"; exit 1; }
+echo "end $1" >>%(folder)s/log
+"""
+GPU = "vendor.example/gpu"
+
+
+class Cleaning(NodeTest):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.node.path("hardware")
+        os.mkdir(self.folder)
+        os.chmod(self.folder, 0o777)
+        self.script = self.node.path("clean")
+        with open(self.script, "w") as stream:
+            stream.write(CLEAN % {"folder": self.folder})
+        os.chmod(self.script, 0o755)
+        self.node.environment["STATE_DIRECTORY"] = self.node.path("state")
+        os.mkdir(self.node.path("state"))
+        os.chmod(self.node.path("state"), 0o700)
+        self.addCleanup(self.let_go)
+
+    def let_go(self):
+        self.mark("wait", False)
+
+    def begin(self, count=1, timeout=20, more="", keys="command"):
+        self.configure(count, timeout, more)
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_serving()
+
+    def configure(self, count=1, timeout=20, more=""):
+        self.node.configure(
+            static("gpu", count, f'release = {{ command = ( "{self.script}", "${{id}}" ); timeout = {timeout}; }}; {more}'),
+            kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock"; '
+                    f'pod_resources_interval = 1; pod_logs_dir = "{self.node.kubelet_state}/pod-logs";')
+
+    def mark(self, name, exists=True):
+        file = os.path.join(self.folder, name)
+        if exists:
+            with open(file, "w"):
+                pass
+        elif os.path.exists(file):
+            os.remove(file)
+
+    def log(self):
+        file = os.path.join(self.folder, "log")
+        if not os.path.exists(file):
+            return []
+        with open(file) as stream:
+            return stream.read().splitlines()
+
+    def dirty(self):
+        """What is saved."""
+        with open(self.node.path("state/dirty-devices.json")) as file:
+            return {device["id"]: device for device in json.load(file)["devices"] if not device["clean"]}
+
+    def device(self, number=0):
+        return self.node.resource(GPU)["devices"][number]
+
+    def remove(self, name):
+        self.assertEqual(self.node.ask_kubelet("pod", "rm", name).returncode, 0)
+
+    def begin_pod(self, name, *words):
+        """Starts a pod in the background: its containers may wait."""
+        process = subprocess.Popen(
+            [program("devplug-kubelet"), "pod", name, *(words or ("--limits", GPU + "=1")), "--state-dir",
+             self.node.kubelet_state, "--json"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.kill)
+        return process
+
+    def end_pod(self, process):
+        """What became of it."""
+        out, _ = process.communicate(timeout=120)
+        return process.returncode, out
+
+    def test_device_is_cleaned_once_after_its_pod(self):
+        self.begin()
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.assertEqual(list(self.dirty()), ["gpu-0"])
+        self.assertEqual(self.log(), [])
+        self.remove("a")
+        until(lambda: self.log() == ["begin gpu-0", "end gpu-0"], "the device to be cleaned")
+        until(lambda: self.dirty() == {}, "that to be saved")
+        self.assertIsNone(self.node.pod("b", gpu=1)[1])
+        self.assertEqual(len(self.log()), 2)
+
+    def test_containers_of_one_pod_get_it_as_it_is(self):
+        self.begin()
+        answer = self.node.ask_kubelet("pod", "a", "--init", f"i:{GPU}=1", "--container", f"m:{GPU}=1", "--json")
+        self.assertEqual(answer.returncode, 0, answer.stdout)
+        for _ in range(3):
+            self.assertEqual(self.node.ask_kubelet("pod", "restart", "a").returncode, 0)
+        self.node.stop(9)
+        self.node.start()
+        self.node.await_serving()
+        self.assertEqual(self.node.ask_kubelet("pod", "restart", "a").returncode, 0)
+        self.assertEqual(self.log(), [])
+
+    def test_next_container_waits(self):
+        """The device stays allocatable, and Allocate does not wait."""
+        self.begin()
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.mark("wait")
+        self.remove("a")
+        until(lambda: self.log() == ["begin gpu-0"], "the program to run")
+        self.assertEqual(self.device()["health"], "Healthy")
+        process = self.begin_pod("b")
+        until(lambda: self.node.resource(GPU)["devices"][0].get("allocations") == 2, "Allocate to be answered")
+        self.assertIsNone(process.poll())
+        self.mark("wait", False)
+        self.assertEqual(self.end_pod(process)[0], 0)
+        self.assertEqual(self.log(), ["begin gpu-0", "end gpu-0"])
+        self.remove("b")
+        until(lambda: len(self.log()) == 4, "the device to be cleaned again")
+
+    def test_pod_that_follows_at_once_waits(self):
+        """The kubelet may have another pod start before devplugd hears of the first one's end."""
+        self.begin()
+        for number in range(4):
+            self.assertIsNone(self.node.pod(f"p{number}", gpu=1)[1])
+            self.assertEqual(len(self.log()), 2 * number)
+            self.remove(f"p{number}")
+
+    def test_shared_device_is_cleaned_after_its_last_pod(self):
+        self.begin(more="share = { replicas = 2; };")
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.assertIsNone(self.node.pod("b", gpu=1)[1])
+        self.remove("a")
+        # Its share goes to another pod while "b" has the other one.
+        self.assertIsNone(self.node.pod("c", gpu=1)[1])
+        self.assertEqual(self.node.ask_kubelet("pod", "restart", "c").returncode, 0)
+        self.assertEqual(self.log(), [])
+        self.remove("b")
+        self.remove("c")
+        until(lambda: len(self.log()) == 2, "the device to be cleaned")
+
+    def test_device_that_cannot_be_cleaned_stays_away(self):
+        self.begin(2)
+        self.assertIsNone(self.node.pod("a", gpu=2)[1])
+        self.mark("bad-gpu-1")
+        self.remove("a")
+        reason = "could not be cleaned after a pod (devplugctl resume): "
+        until(lambda: (self.device(1)["reason"] or "").startswith(reason), "the program to fail")
+        self.assertIn("gpu-1 does not answer", self.device(1)["reason"])
+        documents = self.node.ask(devices=True)[1]
+        self.assertEqual(documents[GPU]["devices"][1]["cause"], "cleaning")
+        self.node.await_allocatable(gpu=1)
+        # Also after a restart, from the first list on.
+        self.node.stop(9)
+        self.node.start()
+        self.node.await_serving()
+        self.assertTrue(self.device(1)["reason"].startswith(reason), self.device(1))
+        self.node.await_allocatable(gpu=1)
+        self.assertEqual(self.resume(GPU, "gpu-1").returncode, 0)
+        until(lambda: self.log().count("begin gpu-1") == 2, "another attempt")
+        until(lambda: (self.device(1)["reason"] or "").startswith(reason), "the program to fail again")
+        self.assertEqual(self.resume("--force", GPU, "gpu-1").returncode, 0)
+        self.node.await_allocatable(gpu=2)
+        self.assertEqual(self.log().count("begin gpu-1"), 2)
+        self.assertEqual(self.dirty(), {})
+
+    def resume(self, *words):
+        return subprocess.run([program("devplugctl"), "-c", self.node.config, "resume", *words], capture_output=True, text=True)
+
+    def test_slow_program(self):
+        """With a long time limit, the device is unhealthy, and a container that got it before is refused."""
+        self.begin(timeout=120)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.mark("wait")
+        self.remove("a")
+        # The kubelet can still assign the device.
+        result = self.node.pod("b", gpu=1)[1]
+        self.assertRegex(json.dumps(result), "device gpu-0 is being cleaned after a pod, 1[12][0-9] s left; the kubelet will retry")
+        self.node.await_allocatable(gpu=0)
+        until(lambda: self.device()["reason"] == "being cleaned after a pod", "the reason")
+        self.mark("wait", False)
+        self.node.await_allocatable(gpu=1)
+        self.assertEqual(self.node.ask_kubelet("pod", "restart", "b").returncode, 0)
+        self.assertEqual(self.log(), ["begin gpu-0", "end gpu-0"])
+
+    def test_kills_while_it_is_cleaned(self):
+        self.begin()
+        for count, kill in enumerate((self.kill_child, self.kill_daemon), 1):
+            self.assertIsNone(self.node.pod("a", gpu=1)[1])
+            self.mark("wait")
+            self.remove("a")
+            until(lambda: self.log().count("begin gpu-0") == 2 * count - 1, "the program to run")
+            kill()
+            self.assertEqual(list(self.dirty()), ["gpu-0"])
+            until(lambda: self.log().count("begin gpu-0") == 2 * count, "the program to run again")
+            self.mark("wait", False)
+            until(lambda: self.log().count("end gpu-0") == count, "the program to end")
+            until(lambda: self.dirty() == {}, "that to be saved")
+            self.node.await_allocatable(gpu=1)
+
+    def kill_child(self):
+        pid = self.node.resource(GPU)["pid"]
+        os.kill(pid, 9)
+        until(lambda: self.node.resource(GPU)["pid"] not in (0, pid), "another process")
+        self.node.await_serving()
+
+    def kill_daemon(self):
+        self.node.stop(9)
+        self.node.start()
+        self.node.await_serving()
+
+    def test_pod_ends_while_devplugd_is_away(self):
+        self.begin()
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.node.stop()
+        self.assertEqual(list(self.dirty()), ["gpu-0"])
+        self.remove("a")
+        self.node.start()
+        self.node.await_serving()
+        self.node.await_allocatable(gpu=1)
+        self.assertIsNone(self.node.pod("b", gpu=1)[1])
+        self.assertEqual(self.log(), ["begin gpu-0", "end gpu-0"])
+
+    def test_gap_of_the_kubelet(self):
+        """A kubelet that was restarted starts containers without asking until the resource is registered again: the only
+        way to get a device that is not clean. It is cleaned after that pod."""
+        self.begin()
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.remove("a")
+        self.mark("wait")
+        process = self.begin_pod("b")
+        until(lambda: self.log() == ["begin gpu-0"], "the program to run")
+        self.node.stop_kubelet(9)
+        process.wait()
+        self.node.stop(9)
+        self.node.start_kubelet()
+        until(lambda: self.node.ask_kubelet("pods").returncode == 0, "the kubelet")
+        self.assertEqual(self.node.ask_kubelet("pod", "restart", "b").returncode, 0)
+        self.assertEqual(list(self.dirty()), ["gpu-0"])
+        self.node.start()
+        self.node.await_serving()
+        self.mark("wait", False)
+        self.assertEqual(self.log().count("end gpu-0"), 0)
+        self.remove("b")
+        until(lambda: self.log().count("end gpu-0") == 1, "the device to be cleaned")
+
+    def test_what_is_not_saved_is_not_given(self):
+        self.begin()
+        os.rename(self.node.path("state"), self.node.path("moved"))
+        self.assertIn("cannot save that the device is in use", json.dumps(self.node.pod("a", gpu=1)[1]))
+        os.rename(self.node.path("moved"), self.node.path("state"))
+        self.assertIsNone(self.node.pod("b", gpu=1)[1])
+        self.assertEqual(list(self.dirty()), ["gpu-0"])
+
+    def test_release_is_added_while_a_pod_runs(self):
+        self.node.configure(static("gpu", 1), kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=1)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.configure()
+        self.node.reload()
+        until(lambda: os.path.exists(self.node.path("state/dirty-devices.json")) and list(self.dirty()) == ["gpu-0"],
+              "the pod's device to be dirty")
+        self.node.await_serving()
+        self.node.await_allocatable(gpu=1)
+        self.assertEqual(self.node.ask_kubelet("pod", "restart", "a").returncode, 0)
+        self.assertEqual(self.log(), [])
+        self.remove("a")
+        until(lambda: len(self.log()) == 2, "the device to be cleaned")
+
+    def test_limit_of_devices(self):
+        self.begin(more="share = { replicas = 1025; };")
+        self.assertIn("at most 1024 devices", json.dumps(self.node.pod("a", gpu=1025)[1]))
+        self.assertIsNone(self.node.pod("b", gpu=1024)[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

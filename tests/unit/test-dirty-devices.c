@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is saved of devices that pods have had: all of it is read again, what is invalid is skipped,
+ * and there is a limit.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "supervisor/books/dirty-devices.h"
+
+static char directory[] = "/tmp/test-dirty-devices.XXXXXX";
+static struct dirty_devices devices;
+static char *path;
+
+static int setup(void **state)
+{
+	(void)unsetenv("STATE_DIRECTORY");
+	if (!path)
+		assert_non_null(mkdtemp(directory));
+	free(path);
+	(void)format_text(&path, "%s/dirty-devices.json", directory);
+	(void)unlink(path);
+	devices = (struct dirty_devices){ 0 };
+	return dirty_devices_load(&devices, directory);
+}
+
+static int teardown(void **state)
+{
+	dirty_devices_done(&devices);
+	return 0;
+}
+
+static int remove_all(void **state)
+{
+	(void)unlink(path);
+	free(path);
+	return rmdir(directory);
+}
+
+static void load_again(void)
+{
+	dirty_devices_done(&devices);
+	assert_int_equal(dirty_devices_load(&devices, directory), 0);
+}
+
+static struct dirty *add(const char *resource, const char *id)
+{
+	struct dirty *dirty;
+
+	assert_int_equal(dirty_devices_add(&devices, resource, id, &dirty), 0);
+	devices.unsaved = true;
+	return dirty;
+}
+
+static void write_file(const char *text)
+{
+	FILE *file = fopen(path, "we");
+
+	assert_non_null(file);
+	(void)fputs(text, file);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void test_all_is_read_again(void **state)
+{
+	struct dirty *dirty = add("v.e/gpu", "gpu-0");
+
+	dirty->clean = false;
+	assert_int_equal(strings_add(&dirty->users, "uid-1", 5), 0);
+	assert_int_equal(strings_add(&dirty->users, "claim uid-2", 11), 0);
+	assert_int_equal(strings_add(&dirty->seen, "uid-1", 5), 0);
+	assert_int_equal(strings_add(&dirty->ended, "uid-3", 5), 0);
+	dirty->failure = strdup("it \"burns\"\n\t");
+	(void)add("v.e/other", "gpu-0");
+	assert_int_equal(dirty_devices_save(&devices), 0);
+	load_again();
+	assert_int_equal(devices.count, 2);
+	dirty = dirty_devices_find(&devices, "v.e/gpu", "gpu-0");
+	assert_non_null(dirty);
+	assert_false(dirty->clean);
+	assert_int_equal(dirty->users.count, 2);
+	assert_string_equal(dirty->users.items[1], "claim uid-2");
+	assert_string_equal(dirty->seen.items[0], "uid-1");
+	assert_string_equal(dirty->ended.items[0], "uid-3");
+	assert_string_equal(dirty->failure, "it \"burns\"\n\t");
+	assert_true(dirty_devices_find(&devices, "v.e/other", "gpu-0")->clean);
+	dirty_devices_remove(&devices, dirty);
+	assert_int_equal(dirty_devices_save(&devices), 0);
+	load_again();
+	assert_null(dirty_devices_find(&devices, "v.e/gpu", "gpu-0"));
+}
+
+static void test_failed_write_is_repeated(void **state)
+{
+	char *good = devices.path;
+
+	(void)add("v.e/gpu", "gpu-0");
+	devices.path = (char *)"/nowhere/dirty-devices.json";
+	assert_int_equal(dirty_devices_save(&devices), -ENOENT);
+	devices.path = good;
+	assert_int_equal(dirty_devices_save(&devices), 0);
+	load_again();
+	assert_int_equal(devices.count, 1);
+}
+
+static void test_invalid_files(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t count;
+	} cases[] = {
+		{ "", 0 },
+		{ "{", 0 },
+		{ "[]", 0 },
+		{ "{\"version\":1,\"devices\":7}", 0 },
+		{ "{\"version\":1,\"devices\":[7,{},{\"resource\":\"v.e/x\"}]}", 0 },
+		{ "{\"version\":1,\"devices\":[{\"resource\":\"r\",\"id\":\"a\",\"users\":[7,\"u\"],"
+		  "\"seen\":\"x\"},{\"resource\":\"r\",\"id\":\"a\"}]}",
+			1 },
+	};
+
+	log_setup("test-dirty-devices", LOG_TARGET_TEXT, LOG_CRIT);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		write_file(cases[i].text);
+		load_again();
+		assert_int_equal(devices.count, cases[i].count);
+	}
+	/* One that lacks a member counts as dirty. */
+	assert_false(devices.items[0]->clean);
+	assert_int_equal(devices.items[0]->users.count, 1);
+}
+
+static void test_limit(void **state)
+{
+	struct dirty *dirty;
+	char id[32];
+
+	for (size_t i = 0; i < DIRTY_DEVICES_MAX; i++) {
+		(void)snprintf(id, sizeof(id), "gpu-%zu", i);
+		(void)add("v.e/gpu", id);
+	}
+	assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", "one-more", &dirty), -ENOSPC);
+	assert_int_equal(dirty_devices_add(&devices, "v.e/other", "one-more", &dirty), 0);
+	assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", "gpu-7", &dirty), 0);
+	dirty_devices_remove(&devices, dirty);
+	assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", "one-more", &dirty), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_all_is_read_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_failed_write_is_repeated, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_invalid_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, remove_all);
+}

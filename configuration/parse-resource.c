@@ -10,6 +10,7 @@
 #include "configuration/preset.h"
 #include "drivers/model/declaration.h"
 #include "drivers/model/driver.h"
+#include "drivers/model/parameter.h"
 
 /* Where a resource stands and what it is called. */
 #define CONTEXT_MAX (QUOTE_MAX + 40)
@@ -156,8 +157,9 @@ void parse_resource(struct parser *parser, config_setting_t *setting, void *elem
 	parser->report->context = context;
 	parse_keys(parser, setting, declaration);
 	settle_nodes(&declaration->container.nodes);
-	if (parser->report->count == before && !parser->report->incomplete)
-		(void)declaration_check(declaration, parser->report);
+	if (parser->report->count == before && !parser->report->incomplete &&
+		declaration_check(declaration, parser->report) >= 0)
+		parameters_check(declaration, parser->report);
 	if (parser->report->count > before)
 		declaration->driver = NULL;
 	parser->report->context = NULL;

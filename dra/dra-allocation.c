@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which results of a ResourceClaim are devices of this node. Results of other drivers are
- * ignored. A request with alternatives is named "request/alternative" in a result; containers name
- * the request.
+ * Decides which results of a ResourceClaim are devices of this node, and which parameters the claim
+ * sets for each. Results and parameters of other drivers are ignored; what a resource permits is
+ * decided where its declaration is (supervisor/helpers/dra-question.c). A request with alternatives
+ * is named "request/alternative" in a result; containers name the request.
  */
 #include "dra/dra-allocation.h"
 
 #include "common/json-read.h"
 #include "dra/model/dra-names.h"
+#include "drivers/model/parameter.h"
 
 static const json_t *find_device(const struct dra_known *known, const char *name)
 {
@@ -19,13 +21,117 @@ static const json_t *find_device(const struct dra_known *known, const char *name
 	return found;
 }
 
-static int add_result(
-	json_t *devices, const json_t *result, const struct dra_known *known, struct error *error)
+/* --- parameters --- */
+
+static bool is_ours(const json_t *entry, const char *driver)
+{
+	return streq(text_of(json_object_get(entry, "opaque"), "driver"), driver);
+}
+
+/* Whether an entry for these requests is for the one of a result: "request" also covers its
+ * alternatives, "request/alternative". */
+static bool covers(const json_t *requests, const char *request)
+{
+	for (size_t i = 0; i < json_array_size(requests); i++) {
+		const char *name = json_string_value(json_array_get(requests, i));
+		const char *rest = name ? startswith(request, name) : NULL;
+
+		if (rest && (*rest == '\0' || *rest == '/'))
+			return true;
+	}
+	return json_array_size(requests) == 0;
+}
+
+static int refuse_entry(size_t at, const char *what, struct error *error)
+{
+	return error_set(
+		error, -EINVAL, "the claim's status.allocation.devices.config[%zu] %s", at, what);
+}
+
+/* An ignored parameter would mean a device in another state than the user asked for. */
+static int check_config(const json_t *config, const char *driver, struct error *error)
+{
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach(config, i, entry)
+	{
+		const char *source = text_of(entry, "source");
+		char what[64];
+
+		if (!json_object_get(entry, "opaque"))
+			return refuse_entry(
+				i, "has parameters of another kind than \"opaque\"", error);
+		if (!is_ours(entry, driver))
+			continue;
+		if (!streq(source, "FromClass") && !streq(source, "FromClaim"))
+			return refuse_entry(
+				i, "has a source other than FromClass and FromClaim", error);
+		if (parameters_check_form(
+			    json_object_get(json_object_get(entry, "opaque"), "parameters"),
+			    PARAMETERS_SENT_MAX, error) >= 0)
+			continue;
+		(void)snprintf(
+			what, sizeof(what), "config[%zu] (%s): opaque.parameters", i, source);
+		error_prefix(error, "%s", what);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* What the claim sets for a request: entries of the class first, so that those of the claim replace
+ * them, both in their order. */
+static json_t *make_parameters(const json_t *config, const char *driver, const char *request)
+{
+	static const char *const sources[] = { "FromClass", "FromClaim" };
+	json_t *parameters = json_object();
+	const json_t *entry;
+	size_t i;
+
+	for (size_t k = 0; k < ARRAY_SIZE(sources); k++) {
+		json_array_foreach(config, i, entry)
+		{
+			if (is_ours(entry, driver) && streq(text_of(entry, "source"), sources[k]) &&
+				covers(json_object_get(entry, "requests"), request) &&
+				json_object_update(parameters,
+					json_object_get(json_object_get(entry, "opaque"),
+						"parameters")) < 0) {
+				json_decref(parameters);
+				return NULL;
+			}
+		}
+	}
+	return parameters;
+}
+
+static int set_parameters(json_t *device, const json_t *config, const char *driver,
+	const char *request, struct error *error)
+{
+	json_auto_t *parameters = make_parameters(config, driver, request);
+	int r;
+
+	if (!parameters)
+		return error_set(error, -ENOMEM, "out of memory");
+	if (json_object_size(parameters) == 0)
+		return 0;
+	r = parameters_check_form(parameters, PARAMETERS_SENT_MAX, error);
+	if (r < 0)
+		error_prefix(error, "the parameters for the request %s", request);
+	else if (json_object_set(device, "parameters", parameters) < 0)
+		r = error_set(error, -ENOMEM, "out of memory");
+	return r;
+}
+
+/* --- devices --- */
+
+static int add_result(json_t *devices, const json_t *result, const json_t *config,
+	const struct dra_known *known, struct error *error)
 {
 	const char *name = text_of(result, "device"), *request = text_of(result, "request");
 	_cleanup_free_ char *outer = strndup(request, strcspn(request, "/"));
 	const json_t *found = find_device(known, name);
-	json_t *device;
+	json_auto_t *device = NULL;
+	int r;
 
 	if (!known->names)
 		return error_set(error, -EAGAIN,
@@ -52,25 +158,12 @@ static int add_result(
 		"name", name, "resource", json_object_get(found, "resource"), "id",
 		json_object_get(found, "id"), "admin",
 		(int)json_is_true(json_object_get(result, "adminAccess")));
-	return json_array_append_new(devices, device) < 0
-		? error_set(error, -ENOMEM, "out of memory")
-		: 0;
-}
-
-/* An ignored parameter would mean a device in another state than the user asked for. */
-static int check_parameters(const json_t *config, const char *driver, struct error *error)
-{
-	const json_t *entry;
-	size_t i;
-
-	json_array_foreach(config, i, entry)
-	{
-		if (streq(text_of(json_object_get(entry, "opaque"), "driver"), driver))
-			return error_set(error, -EINVAL,
-				"the claim, or its DeviceClass, has parameters for %s, which takes none; remove them from \"config\"",
-				driver);
-	}
-	return 0;
+	if (!device)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = set_parameters(device, config, known->driver, request, error);
+	if (r >= 0 && json_array_append(devices, device) < 0)
+		r = error_set(error, -ENOMEM, "out of memory");
+	return r;
 }
 
 int dra_allocation_read(const json_t *claim, const char *uid, const struct dra_known *known,
@@ -80,6 +173,7 @@ int dra_allocation_read(const json_t *claim, const char *uid, const struct dra_k
 	const json_t *allocation = json_object_get(json_object_get(claim, "status"), "allocation");
 	const json_t *granted = json_object_get(allocation, "devices");
 	const json_t *results = json_object_get(granted, "results");
+	const json_t *config = json_object_get(granted, "config");
 	const char *namespace = text_of(metadata, "namespace"), *name = text_of(metadata, "name");
 	json_auto_t *devices = json_array();
 	const json_t *result;
@@ -97,14 +191,16 @@ int dra_allocation_read(const json_t *claim, const char *uid, const struct dra_k
 		return error_set(error, -EBADMSG,
 			"the API server sent a claim with the namespace \"%s\" and the name \"%s\", which are not both valid",
 			namespace, name);
-	r = check_parameters(json_object_get(granted, "config"), known->driver, error);
-	if (r < 0)
+	r = check_config(config, known->driver, error);
+	if (r < 0) {
+		error_prefix(error, "claim %s/%s", namespace, name);
 		return r;
+	}
 	json_array_foreach(results, i, result)
 	{
 		if (!streq(text_of(result, "driver"), known->driver))
 			continue;
-		r = add_result(devices, result, known, error);
+		r = add_result(devices, result, config, known, error);
 		if (r < 0)
 			return r;
 	}

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "common/text.h"
+#include "drivers/model/parameter.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/books/pod-assignments.h"
 #include "supervisor/children/child.h"
@@ -90,6 +91,12 @@ void status_summary(const struct manager *manager, char *ret, size_t size)
 			" stays applied");
 }
 
+/* NULL if there are none. */
+static json_t *describe_parameters(const struct groups *declared)
+{
+	return declared->count > 0 ? parameters_shown(declared) : NULL;
+}
+
 static json_t *describe(const struct child *child)
 {
 	static const char *const registrations[_REGISTRATION_MAX] = {
@@ -114,7 +121,7 @@ static json_t *describe(const struct child *child)
 			proposal_failure(child->proposal));
 	text_sanitize(reason);
 	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, "
-			 "s:b, s:s, s:o, s:o*, s:s*, s:I}",
+			 "s:b, s:s, s:o, s:o*, s:s*, s:I, s:o*}",
 		"name", resource->name, "driver",
 		resource_applied(resource)->declaration.driver_name, "state",
 		resource_state_name(resource), "reason", reason, "pid", (int)child->process.pid,
@@ -126,7 +133,8 @@ static json_t *describe(const struct child *child)
 		claimant_note(child->claimant) ?: "", "failures",
 		failure_describe(resource->failures), "published",
 		dra ? json_boolean(child->published) : NULL, "dra_driver", driver, "expect",
-		(json_int_t)resource_applied(resource)->declaration.expect);
+		(json_int_t)resource_applied(resource)->declaration.expect, "parameters",
+		describe_parameters(&resource_applied(resource)->declaration.parameters));
 }
 
 static int add_claims(const struct manager *manager, const struct child *child, json_t *resource)

@@ -157,10 +157,11 @@ static int expand_paths(struct build *build, const char *host_template, const ch
 	_cleanup_free_ char *host = NULL;
 	int r;
 
+	build->context.in_path = true;
 	r = build_expand(build, host_template, &host);
-	if (r < 0)
-		return r;
-	r = build_expand(build, path_template ?: host_template, ret_path);
+	if (r >= 0)
+		r = build_expand(build, path_template ?: host_template, ret_path);
+	build->context.in_path = false;
 	if (r < 0)
 		return r;
 	*ret_host = TAKE_PTR(host);

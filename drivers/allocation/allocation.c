@@ -326,6 +326,8 @@ int build_allocation(struct build *build, struct allocation *ret)
 	build->values.root = build->root;
 	build->context = (struct template_context){
 		.name = build->declaration->name,
+		.parameters = &build->declaration->parameters,
+		.parameter_values = build->answers ? build->answers->parameters : NULL,
 		.devices = build->devices,
 		.n_devices = build->n_devices,
 		.userdata = &build->values,

@@ -40,6 +40,8 @@ struct allocation_answer {
 struct allocation_answers {
 	struct allocation_answer *items;
 	size_t count;
+	const struct strings *parameters; /* of the claim, see parameters_read(); NULL: the
+					   * defaults */
 	bool claim; /* the edits go into the CDI file of a claim: symbolic links are resolved, and a
 		     * failed probe or a cordon is ignored, because the scheduler has decided */
 	bool admin; /* the claim has admin access: what others use is ignored, too */

@@ -10,6 +10,7 @@
 #include "common/json-write.h"
 #include "common/sealed.h"
 #include "drivers/exec/exec-parts.h"
+#include "drivers/model/parameter.h"
 
 #define PROPERTY_PREFIX "property:"
 
@@ -146,8 +147,31 @@ static void write_device(struct json_writer *writer, const struct snapshot *snap
 	json_write_text(writer, "}");
 }
 
-static void write_request(struct json_writer *writer, const char *resource,
-	const struct snapshot *snapshot, const struct exec_given *given, size_t n_given)
+/* A parameter that only claims can set is absent from a question without a claim. */
+static void write_parameters(struct json_writer *writer, const struct declaration *declaration,
+	const struct strings *parameters)
+{
+	size_t n = 0;
+
+	write_name(writer, "parameters", 1);
+	json_write_text(writer, "{");
+	for (size_t i = 0; i < declaration->parameters.count; i++) {
+		const struct declared_parameter *parameter =
+			groups_get(&declaration->parameters, i);
+		const char *value =
+			parameter_value(&declaration->parameters, parameters, parameter->name);
+
+		if (!value)
+			continue;
+		write_name(writer, parameter->name, n++);
+		json_write_string(writer, value);
+	}
+	json_write_text(writer, "}");
+}
+
+static void write_request(struct json_writer *writer, const struct declaration *declaration,
+	const struct strings *parameters, const struct snapshot *snapshot,
+	const struct exec_given *given, size_t n_given)
 {
 	size_t n_same;
 
@@ -155,7 +179,9 @@ static void write_request(struct json_writer *writer, const char *resource,
 	write_name(writer, "version", 0);
 	json_write_number(writer, EXEC_PROTOCOL_VERSION);
 	write_name(writer, "resource", 1);
-	json_write_string(writer, resource);
+	json_write_string(writer, declaration->name);
+	if (declaration->parameters.count > 0)
+		write_parameters(writer, declaration, parameters);
 	write_name(writer, "devices", 1);
 	json_write_text(writer, "[");
 	for (size_t i = 0; i < n_given; i += n_same) {
@@ -168,8 +194,8 @@ static void write_request(struct json_writer *writer, const char *resource,
 	json_write_text(writer, "]}\n");
 }
 
-int exec_request_new(const char *resource, const struct snapshot *snapshot,
-	const struct exec_given *given, size_t n_given)
+int exec_request_new(const struct declaration *declaration, const struct strings *parameters,
+	const struct snapshot *snapshot, const struct exec_given *given, size_t n_given)
 {
 	_cleanup_close_ int fd = sealed_begin("allocate");
 	struct json_writer writer;
@@ -178,7 +204,7 @@ int exec_request_new(const char *resource, const struct snapshot *snapshot,
 	if (fd < 0)
 		return fd;
 	json_writer_init(&writer, fd);
-	write_request(&writer, resource, snapshot, given, n_given);
+	write_request(&writer, declaration, parameters, snapshot, given, n_given);
 	r = json_writer_finish(&writer);
 	if (r >= 0)
 		r = sealed_end(fd);

@@ -17,9 +17,10 @@ struct exec_given {
 };
 
 /* Makes the document for the program: a sealed memfd, read from its beginning. The replicas of a
- * unit are next to each other. Returns the descriptor or negative errno. */
-int exec_request_new(const char *resource, const struct snapshot *snapshot,
-	const struct exec_given *given, size_t n_given);
+ * unit are next to each other. `parameters` are those of the claim; NULL: the defaults. Returns the
+ * descriptor or negative errno. */
+int exec_request_new(const struct declaration *declaration, const struct strings *parameters,
+	const struct snapshot *snapshot, const struct exec_given *given, size_t n_given);
 
 /* Reads the program's answer into a device that only carries nodes, mounts, variables, annotations
  * and CDI names. Returns 0, -EBADMSG with the place in it and the fault, or -ENOMEM. */

@@ -4,8 +4,8 @@
  * the host lacks a node, mount or CDI name is listed as unhealthy with that reason. The rules are
  * those of drivers/allocation, applied to one device: an optional node may be missing, a path that
  * may not be read counts as present, and variables of the allocation (${ids}) are expanded for a
- * container with that device alone. A path is watched through its directory, missing or present;
- * for a symbolic link, also through the target's directory.
+ * container with that device alone, and parameters have their defaults. A path is watched through
+ * its directory, missing or present; for a symbolic link, also through the target's directory.
  */
 #include "drivers/inventory/needs.h"
 
@@ -102,8 +102,8 @@ static int need_path(
 	return r < 0 ? r : device_set_problem(need->device, "%s", text);
 }
 
-/* Returns 1 with the text, 0 if a variable has no value, which is the device's problem then, or
- * -ENOMEM. */
+/* Returns 1 with the text, 0 if a variable has no value, which is the device's problem then unless
+ * a claim sets it, or -ENOMEM. */
 static int expand(struct need *need, const char *template, char **ret)
 {
 	struct error error;
@@ -114,6 +114,9 @@ static int expand(struct need *need, const char *template, char **ret)
 		return 1;
 	if (r == -ENOMEM)
 		return r;
+	/* Only a claim sets it. */
+	if (r == -ENODATA)
+		return 0;
 	return device_set_problem(need->device, "\"%s\": %s", template, error.message);
 }
 
@@ -214,6 +217,7 @@ int needs_check(struct needs *needs, struct device *device, size_t index)
 		},
 		.context = {
 			.name = declaration->name,
+			.parameters = &declaration->parameters,
 			.device_value = device_values_get,
 			.devices = devices,
 			.n_devices = ARRAY_SIZE(devices),

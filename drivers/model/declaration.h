@@ -193,6 +193,7 @@ struct declaration {
 	struct allocate_program allocate;
 	struct prestart prestart;
 	struct release release;
+	struct groups parameters; /* struct declared_parameter, see parameter.h */
 	struct declared_dra dra;
 
 	const struct driver *driver; /* found by driver_name; NULL while the declaration

@@ -472,6 +472,13 @@ static const struct option declaration_options[] = {
 		.table = &release_table,
 		.help = "A program that cleans a device after a pod, before another pod gets it.",
 	},
+	{
+		.key = "parameters",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct declaration, parameters),
+		.table = &parameter_table,
+		.help = "Parameters that claims may set with serve = \"dra\": values of ${param:NAME} in `container` and `prestart`, which the `allocate` program gets, too. A claim with other parameters, or other values, is refused.",
+	},
 };
 const struct option_table declaration_table = {
 	.name = "resource",

@@ -9,8 +9,9 @@
 #include <ctype.h>
 
 #include "drivers/model/driver.h"
+#include "drivers/model/parameter.h"
 
-enum source { FROM_RESOURCE, FROM_DEVICE, FROM_REPLICA, FROM_ALLOCATION };
+enum source { FROM_RESOURCE, FROM_DEVICE, FROM_REPLICA, FROM_ALLOCATION, FROM_CLAIM };
 enum argument { ARGUMENT_NONE, ARGUMENT_OPTIONAL, ARGUMENT_REQUIRED };
 
 static const struct variable {
@@ -58,6 +59,9 @@ static const struct variable {
 		{ "${info}",
 			"The devices that the container gets, as a JSON object with the information of each device under its id, in the form of the SR-IOV plugin. Has a value only "
 			"while devices are assigned to a container." } },
+	{ "param", FROM_CLAIM, ARGUMENT_REQUIRED,
+		{ "${param:NAME}",
+			"Value of one of the resource's `parameters` in the claim, or its default. Has a value only while devices are assigned to a container." } },
 	{ "name", FROM_RESOURCE, ARGUMENT_NONE, { "${name}", "The resource's name." } },
 	{ "env_name", FROM_RESOURCE, ARGUMENT_NONE,
 		{ "${env_name}",
@@ -222,7 +226,11 @@ static int variable_check(
 		return error_set(error, -EINVAL,
 			"has \"${%.*s}\", but which number of the name is counted from 1 to 9",
 			(int)piece->length, piece->text);
-	if (variable->argument == ARGUMENT_REQUIRED &&
+	if (variable->source == FROM_CLAIM && piece->argument_length == 0)
+		return error_set(error, -EINVAL,
+			"has \"${%.*s}\", which must name one of `parameters`: \"${param:NAME}\"",
+			(int)piece->length, piece->text);
+	if (variable->argument == ARGUMENT_REQUIRED && variable->source != FROM_CLAIM &&
 		!attribute_valid(piece->argument, piece->argument_length))
 		return error_set(error, -EINVAL,
 			"has \"${%.*s}\", which must name a file in the device's directory, such as "
@@ -263,7 +271,21 @@ bool template_is_per_device(const char *text)
 
 bool template_is_per_allocation(const char *text)
 {
-	return uses_source(text, 1U << FROM_ALLOCATION | 1U << FROM_REPLICA);
+	return uses_source(text, 1U << FROM_ALLOCATION | 1U << FROM_REPLICA | 1U << FROM_CLAIM);
+}
+
+bool template_next_parameter(const char **text, char ret_name[static TEMPLATE_VARIABLE_MAX + 1])
+{
+	struct piece piece;
+
+	while (piece_next(text, &piece, NULL) > 0) {
+		if (!piece.is_variable || variable_find(piece.name)->source != FROM_CLAIM)
+			continue;
+		(void)snprintf(ret_name, TEMPLATE_VARIABLE_MAX + 1, "%.*s",
+			(int)piece.argument_length, piece.argument ?: "");
+		return true;
+	}
+	return false;
 }
 
 int template_blank(const char *text, char **ret)
@@ -333,6 +355,27 @@ static int write_allocation(FILE *stream, const struct piece *piece,
 	return 0;
 }
 
+static int write_parameter(FILE *stream, const struct piece *piece,
+	const struct template_context *context, struct error *error)
+{
+	char name[TEMPLATE_VARIABLE_MAX + 1];
+	const char *value;
+
+	(void)snprintf(
+		name, sizeof(name), "%.*s", (int)piece->argument_length, piece->argument ?: "");
+	value = parameter_value(context->parameters, context->parameter_values, name);
+	if (!value)
+		return error_set(error, -ENODATA,
+			"the parameter \"%s\" has no default, and only a claim can set it", name);
+	if (context->in_path && !parameter_is_component(value))
+		return error_set(error, -EINVAL,
+			"the parameter \"%s\" is a part of a path, so it must not be \".\" or "
+			"\"..\", nor contain \"/\" as \"%s\" does",
+			name, value);
+	(void)fputs(value, stream);
+	return 0;
+}
+
 /* A "-" is kept: it is legal in the environment, and both plugins keep it. */
 static void write_environment_name(FILE *stream, const char *name)
 {
@@ -349,6 +392,8 @@ static int write_variable(FILE *stream, const struct piece *piece,
 
 	if (source == FROM_ALLOCATION)
 		return write_allocation(stream, piece, context, error);
+	if (source == FROM_CLAIM)
+		return write_parameter(stream, piece, context, error);
 	memcpy(name, piece->text, piece->length);
 	if (source == FROM_RESOURCE)
 		value = context->name;

@@ -9,7 +9,8 @@
  * resource's list, from 0), ${node} (first node's host path), ${bdf}, ${numa} (first NUMA node, or
  * empty), ${attr:FILE}, ${replica} (0 without sharing), ${position} (among the container's
  * devices), and the driver's variables. Variables of the allocation: ${ids:SEP} (ids of all units,
- * each once, joined by SEP, "," if absent), ${n} (how many units), ${info} (JSON, see DEVICE_INFO).
+ * each once, joined by SEP, "," if absent), ${n} (how many units), ${info} (JSON, see DEVICE_INFO),
+ * ${param:NAME} (a parameter of the claim, or its default).
  * Variables of the resource: ${name}, ${env_name}.
  */
 
@@ -17,6 +18,8 @@
 
 struct device;
 struct driver;
+struct groups;
+struct strings;
 
 /* The sources of the variables in one expansion. Members may be NULL; a variable whose source is
  * missing is an error at expansion. */
@@ -25,6 +28,10 @@ struct template_context {
 	/* one device */
 	/* `variable` as written between the braces ("id", "attr:vendor"); NULL: has none */
 	const char *(*device_value)(void *userdata, const char *variable);
+	/* what a claim sets, see parameter.h */
+	const struct groups *parameters;        /* those of the resource */
+	const struct strings *parameter_values; /* NULL: the defaults */
+	bool in_path; /* the value of a parameter must be one component of a path */
 	/* the allocation */
 	const struct device *const *devices; /* the units, each once, in the order of their ids */
 	size_t n_devices;
@@ -40,6 +47,9 @@ struct template_variable {
 /* The variable at that position, from 0; NULL behind the last. */
 const struct template_variable *template_variable_get(size_t index);
 
+/* The longest "name:argument" between braces. */
+#define TEMPLATE_VARIABLE_MAX 127
+
 /* Checks syntax and that every variable is one of the core or of the driver (NULL: core only).
  * Returns 0, or -EINVAL with the nearest valid variable named in the error. */
 int template_check(const char *text, const struct driver *driver, struct error *error);
@@ -48,15 +58,16 @@ int template_check(const char *text, const struct driver *driver, struct error *
 bool template_is_per_device(const char *text);
 
 /* Whether the text uses a variable that has a value only during an allocation: ${ids}, ${n},
- * ${info}, ${replica}, ${position}. */
+ * ${info}, ${replica}, ${position}, ${param:NAME}. */
 bool template_is_per_allocation(const char *text);
+
+/* Finds the next ${param:NAME} in the text, which is advanced behind it. Returns whether there is
+ * one, and the name. */
+bool template_next_parameter(const char **text, char ret_name[static TEMPLATE_VARIABLE_MAX + 1]);
 
 /* Whether the text uses a variable whose value the kernel may give to another device some day, such
  * as ${minor}. */
 bool template_may_go_stale(const char *text);
-
-/* The longest "name:argument" between braces. */
-#define TEMPLATE_VARIABLE_MAX 127
 
 /* Finds a variable of the core or of the driver whose value may be another one after a reboot for
  * the same device, such as ${card}. Returns whether the text has one, and its name. */
@@ -76,6 +87,7 @@ int template_prefix(const char *text, const char *name, char **ret_prefix, const
 /* Whether an expansion of the text may contain "/": it has one itself, or a variable is a path. */
 bool template_may_have_slash(const char *text);
 
-/* Expands. Returns 0, -ENOENT if a variable has no value here, or -ENOMEM. */
+/* Expands. Returns 0, -ENOENT if a variable has no value here, -ENODATA if that is a parameter that
+ * claims must set, -EINVAL if a parameter's value is not valid in a path, or -ENOMEM. */
 int template_expand(
 	const char *text, const struct template_context *context, char **ret, struct error *error);

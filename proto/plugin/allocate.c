@@ -222,7 +222,7 @@ static int ask(struct allocate *allocate, struct error *error)
 
 		r = inquiry_new(declaration, allocate->offer->snapshot,
 			declaration_root(declaration), (const char *const *)container->devices_ids,
-			container->n_devices_ids, &allocate->inquiries[i], error);
+			container->n_devices_ids, NULL, &allocate->inquiries[i], error);
 		if (r < 0)
 			return r;
 		allocate->n_open += inquiry_count(allocate->inquiries[i]) > 0;

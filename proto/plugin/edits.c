@@ -10,6 +10,7 @@
 #include "common/sealed.h"
 #include "drivers/allocation/allocation-inquiry.h"
 #include "drivers/allocation/cdi.h"
+#include "drivers/model/parameter.h"
 #include "proto/plugin/call-failed.h"
 #include "proto/plugin/plugin-send.h"
 #include "proto/plugin/plugin.h"
@@ -21,9 +22,10 @@ struct edits {
 	struct plugin *plugin;
 	uint64_t number;
 	struct offer *offer;
-	char *text; /* of the ids */
-	const char **ids;
+	json_t *question;
+	const char **ids; /* in it */
 	size_t n_ids;
+	struct strings parameters;
 	bool again; /* the claim is prepared already */
 	bool admin; /* it has admin access, which others do not notice */
 	char known[HASH_SIZE], hash[HASH_SIZE];
@@ -40,8 +42,9 @@ static struct edits *edits_free(struct edits *edits)
 		}
 	(void)inquiry_free(edits->inquiry);
 	offer_unref(edits->offer);
-	free(edits->text);
+	json_decref(edits->question);
 	free(edits->ids);
+	strings_done(&edits->parameters);
 	free(edits->answer);
 	free(edits);
 	return NULL;
@@ -128,6 +131,7 @@ static int build(const struct edits *edits, const struct allocation_answers *of_
 
 	if (of_programs)
 		answers = *of_programs;
+	answers.parameters = &edits->parameters;
 	answers.claim = true;
 	answers.admin = edits->admin;
 	answers.in_use = edits->again;
@@ -195,7 +199,7 @@ static void finish(struct edits *edits)
 		send_answer(edits);
 	else
 		pre_start_run(&plugin->pre_starts, plugin->event, edits->offer, edits->ids,
-			edits->n_ids, on_prestarted, edits);
+			edits->n_ids, &edits->parameters, on_prestarted, edits);
 }
 
 static void on_inquired(int status, const struct error *error, void *userdata)
@@ -212,7 +216,7 @@ static int inquire(struct edits *edits, struct error *error)
 	int r;
 
 	r = inquiry_new(declaration, edits->offer->snapshot, declaration_root(declaration),
-		edits->ids, edits->n_ids, &edits->inquiry, error);
+		edits->ids, edits->n_ids, &edits->parameters, &edits->inquiry, error);
 	if (r < 0 || inquiry_count(edits->inquiry) == 0)
 		return r;
 	r = inquiry_start(edits->inquiry, edits->plugin->event, now_usec(CLOCK_MONOTONIC),
@@ -220,27 +224,48 @@ static int inquire(struct edits *edits, struct error *error)
 	return r < 0 ? r : 1;
 }
 
-static int read_ids(struct edits *edits, int fd, struct error *error)
+static int read_ids(struct edits *edits, const json_t *ids, struct error *error)
 {
-	char *rest, *line;
-	size_t size;
-	int r;
+	edits->ids = calloc(json_array_size(ids) + 1, sizeof(*edits->ids));
+	if (!edits->ids)
+		return error_set(error, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < json_array_size(ids); i++) {
+		const char *id = json_string_value(json_array_get(ids, i));
 
-	r = sealed_read(fd, EDITS_IDS_MAX, &edits->text, &size);
-	if (r < 0)
-		return error_set(error, r, "the devices cannot be read: %s", strerror(-r));
-	rest = edits->text;
-	while ((line = strsep(&rest, "\n"))) {
-		if (!*line)
-			continue;
-		r = array_reserve((void **)&edits->ids, edits->n_ids, sizeof(*edits->ids));
-		if (r < 0)
-			return error_set(error, r, "out of memory");
-		edits->ids[edits->n_ids++] = line;
+		if (id)
+			edits->ids[edits->n_ids++] = id;
 	}
 	if (!edits->offer || edits->n_ids == 0)
 		return error_set(error, -EAGAIN, "the resource has no devices yet");
 	return 0;
+}
+
+/* The supervisor has checked the parameters of a new claim, perhaps by another configuration. */
+static int read_question(struct edits *edits, int fd, struct error *error)
+{
+	const struct declaration *declaration;
+	_cleanup_free_ char *text = NULL;
+	size_t size;
+	int r;
+
+	r = sealed_read(fd, EDITS_QUESTION_MAX, &text, &size);
+	if (r < 0)
+		return error_set(error, r, "the devices cannot be read: %s", strerror(-r));
+	edits->question = json_loadb(text, size, 0, NULL);
+	if (!edits->question)
+		return error_set(error, -EBADMSG, "the question about devices is not valid JSON");
+	r = read_ids(edits, json_object_get(edits->question, "ids"), error);
+	if (r < 0)
+		return r;
+	declaration = edits->offer->applied_config->declaration;
+	r = parameters_read(&declaration->parameters,
+		json_object_get(edits->question, "parameters"), &edits->parameters, error);
+	if (r == -EINVAL)
+		error_prefix(error,
+			"the configuration of %s does not permit a parameter that the claim was "
+			"prepared with",
+			declaration->name);
+	return r;
 }
 
 static struct edits *edits_new(struct plugin *plugin, const struct control_message *message)
@@ -265,7 +290,7 @@ static int begin(struct edits *edits, int fd, struct error *error)
 {
 	int r;
 
-	r = read_ids(edits, fd, error);
+	r = read_question(edits, fd, error);
 	if (r >= 0)
 		r = make_hash(edits, error);
 	if (r < 0)

@@ -3,7 +3,11 @@
 
 /*
  * What a container gets for devices that DRA has allocated: the supervisor asks for it when a claim
- * is prepared (CHILD_EDIT), and receives as JSON
+ * is prepared (CHILD_EDIT), with the JSON
+ *
+ *   { "ids": [ OFFERED ID, ... ], "parameters": { NAME: TEXT, ... } }
+ *
+ * and receives
  *
  *   { "containerEdits": EDITS, "cdi": [ NAME, ... ], "hash": HASH }
  *
@@ -15,9 +19,9 @@
 
 #include "common/control-child.h"
 
-/* Maximum size of the ids in a CHILD_EDIT, and of an answer. */
-#define EDITS_IDS_MAX   (64U << 10)
-#define EDITS_BYTES_MAX (1U << 20)
+/* Maximum size of a question in a CHILD_EDIT, and of an answer. */
+#define EDITS_QUESTION_MAX (64U << 10)
+#define EDITS_BYTES_MAX    (1U << 20)
 
 struct edits;
 struct plugin;

@@ -23,6 +23,7 @@ struct pre_start {
 	struct pre_starts *running;
 	sd_event *event;
 	struct offer *offer;
+	const struct strings *parameters;
 	pre_start_handler on_end; /* NULL after the call */
 	void *userdata;
 	struct command *command;
@@ -109,6 +110,8 @@ static int expand(struct pre_start *run, char ***ret_argv, struct error *error)
 	struct device_values values = { .root = declaration_root(declaration) };
 	struct template_context context = {
 		.name = declaration->name,
+		.parameters = &declaration->parameters,
+		.parameter_values = run->parameters,
 		.devices = run->devices,
 		.n_devices = run->n_units,
 		.userdata = &values,
@@ -249,12 +252,15 @@ static void begin(struct pre_start *begun, const char *const *ids, size_t n_ids)
 }
 
 void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *offer,
-	const char *const *ids, size_t n_ids, pre_start_handler on_end, void *userdata)
+	const char *const *ids, size_t n_ids, const struct strings *parameters,
+	pre_start_handler on_end, void *userdata)
 {
 	struct pre_start *run = pre_start_new(running, event, offer, on_end, userdata);
 
-	if (run)
-		begin(run, ids, n_ids);
+	if (!run)
+		return;
+	run->parameters = parameters;
+	begin(run, ids, n_ids);
 }
 
 /* --- the wait until the devices are clean --- */

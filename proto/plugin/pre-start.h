@@ -27,7 +27,8 @@ typedef void (*pre_start_handler)(int status, const struct error *error, void *u
 
 /* Calls the handler when the command has ended, which may be at once. Main thread. */
 void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *offer,
-	const char *const *ids, size_t n_ids, pre_start_handler on_end, void *userdata);
+	const char *const *ids, size_t n_ids, const struct strings *parameters,
+	pre_start_handler on_end, void *userdata);
 
 /* Answers a PreStartContainer call in the same way, and before that waits until its devices are
  * clean. */

@@ -9,6 +9,7 @@
 #include "configuration/config.h"
 #include "drivers/inventory/inventory.h"
 #include "drivers/model/form.h"
+#include "drivers/model/parameter.h"
 #include "supervisor/files/publication-allowed.h"
 #include "supervisor/files/publication-form.h"
 
@@ -62,7 +63,7 @@ int dra_claim_check_names(const json_t *names, struct error *error)
 }
 
 /* With "!" at the end of the format, a member that the format does not name is an error. */
-#define DEVICE_FORMAT "s:s, s:s, s:s, s:s, s:s, s:b"
+#define DEVICE_FORMAT "s:s, s:s, s:s, s:s, s:s, s:b, s?o"
 #define CLAIM_FORMAT  "s:s, s:s, s:s, s?o"
 
 /* A new reference, or NULL if the device is malformed. Members that the format does not name are
@@ -70,18 +71,24 @@ int dra_claim_check_names(const json_t *names, struct error *error)
 static json_t *read_device(json_t *device, bool saved)
 {
 	const char *request, *pool, *name, *resource, *id, *hash = NULL;
-	json_t *names = NULL, *made;
+	json_t *names = NULL, *parameters = NULL, *made;
 	int admin, forgotten = 0;
 
 	if (json_unpack(device,
 		    saved ? "{" DEVICE_FORMAT ", s?o, s?s, s?b}" : "{" DEVICE_FORMAT "!}",
 		    "request", &request, "pool", &pool, "name", &name, "resource", &resource, "id",
-		    &id, "admin", &admin, "cdi", &names, "edits", &hash, "forgotten",
-		    &forgotten) < 0 ||
-		!is_device(device) || (names && check_names(names, NAMES_MAX + 1, NULL) < 0))
+		    &id, "admin", &admin, "parameters", &parameters, "cdi", &names, "edits", &hash,
+		    "forgotten", &forgotten) < 0 ||
+		!is_device(device) ||
+		(parameters &&
+			parameters_check_form(parameters,
+				saved ? PARAMETERS_RESOLVED_MAX : PARAMETERS_SENT_MAX, NULL) < 0) ||
+		(names && check_names(names, NAMES_MAX + 1, NULL) < 0))
 		return NULL;
 	made = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:s*}", "request", request, "pool", pool,
 		"name", name, "resource", resource, "id", id, "admin", admin, "edits", hash);
+	if (made && parameters)
+		(void)json_object_set_new(made, "parameters", json_deep_copy(parameters));
 	if (made && names)
 		(void)json_object_set(made, "cdi", names);
 	if (made && forgotten)
@@ -230,6 +237,19 @@ void dra_claim_copy_names(json_t *claim, const json_t *from)
 
 		if (names)
 			(void)json_object_set(dra_claim_device(claim, i), "cdi", names);
+	}
+}
+
+void dra_claim_copy_parameters(json_t *claim, const json_t *from)
+{
+	for (size_t i = 0; i < dra_claim_count(claim); i++) {
+		json_t *device = dra_claim_device(claim, i);
+		json_t *parameters = json_object_get(dra_claim_device(from, i), "parameters");
+
+		if (parameters)
+			(void)json_object_set(device, "parameters", parameters);
+		else
+			(void)json_object_del(device, "parameters");
 	}
 }
 

@@ -6,12 +6,14 @@
  *
  *   { "driver", "uid", "namespace", "name": strings,
  *     "devices": [ { "request", "pool", "name", "resource", "id": strings, "admin": boolean,
+ *                    "parameters": { NAME: VALUE, ... } or absent,
  *                    "cdi": [ NAME, ... ], "edits": string, "forgotten": true or absent }, ... ] }
  *
  * devplugd-cluster asks for it with uid, namespace, name and devices without "cdi", "edits" and
  * "forgotten"; "id" is an offered id of the resource. "driver" is the name of the DRA driver that
  * the kubelet asked. A ResourceClaim with devices of two of our drivers is two claims here, with
  * the same uid.
+ * "parameters" are those that the claim sets, until dra_question_resolve() makes them texts.
  *
  * The devices of one request and one resource are a group, and their containers get them together.
  * The group has one CDI device, in the claim's own CDI document, unless containers get nothing but
@@ -94,6 +96,10 @@ json_t *dra_claim_full_name(const char *name);
 
 /* Gives a claim the CDI names of another one that has the same devices, so that it keeps them. */
 void dra_claim_copy_names(json_t *claim, const json_t *from);
+
+/* Gives a claim the parameters that another one with the same devices was prepared with: the
+ * defaults may have changed. */
+void dra_claim_copy_parameters(json_t *claim, const json_t *from);
 
 /* Whether both have the same devices, for the same requests; and whether both have the same CDI
  * names: kubelets add names to those that they know of a claim, and do not replace them. */

@@ -181,6 +181,26 @@ static json_t *clean_resource(const json_t *resource, const json_t *document)
 		clean_failures(resource), "expect", clean_expect(resource, document));
 }
 
+/* NULL if there are none. */
+static json_t *clean_parameters(const json_t *resource)
+{
+	const json_t *parameters = json_object_get(resource, "parameters"), *found;
+	json_t *list = json_is_array(parameters) ? json_array() : NULL;
+	size_t i;
+
+	json_array_foreach(parameters, i, found)
+	{
+		json_t *parameter = add_clean_texts(json_object(), found,
+			(const char *const[]){ "name", "type", "permitted", NULL });
+
+		if (json_is_string(json_object_get(found, "default")))
+			(void)json_object_set_new(
+				parameter, "default", clean_text_of(found, "default"));
+		(void)json_array_append_new(list, parameter);
+	}
+	return list;
+}
+
 static json_t *clean_resources(const json_t *answer, const json_t *documents)
 {
 	const json_t *pods_failure = json_object_get(answer, "pods_failure");
@@ -202,6 +222,8 @@ static json_t *clean_resources(const json_t *answer, const json_t *documents)
 		if (json_is_string(json_object_get(found, "dra_driver")))
 			(void)json_object_set_new(
 				resource, "dra_driver", clean_text_of(found, "dra_driver"));
+		if (json_object_get(found, "parameters"))
+			(void)json_object_set_new(resource, "parameters", clean_parameters(found));
 		usage_join(resource, found, known);
 		(void)json_array_append_new(resources, resource);
 	}

@@ -12,6 +12,7 @@
 #include "drivers/inventory/hardware-claims.h"
 #include "drivers/inventory/listing.h"
 #include "drivers/inventory/units.h"
+#include "drivers/model/parameter.h"
 #include "supervisor/process/child-user.h"
 
 /* The maximum time for the first answer of a program of driver "exec", and a little more. */
@@ -168,6 +169,15 @@ static int note_programs(const struct inquiry *inquiry, json_t *notes)
 	return 0;
 }
 
+/* What the container gets depends on its claim. */
+static int add_note(json_t *target, struct error *error)
+{
+	return json_array_append_new(json_object_get(target, "notes"),
+		       json_sprintf("what a container gets is not shown: %s", error->message)) < 0
+		? error_set(error, -ENOMEM, "out of memory")
+		: 0;
+}
+
 static int add_answer(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, const char *wanted, bool ask, json_t *target, struct error *error)
 {
@@ -184,7 +194,7 @@ static int add_answer(const struct declaration *declaration, const struct snapsh
 	if (ids.count == 0)
 		return json_object_del(target, "ids");
 	r = inquiry_new(declaration, snapshot, host_root(root), (const char *const *)ids.items,
-		ids.count, &inquiry, error);
+		ids.count, NULL, &inquiry, error);
 	if (r >= 0 && !ask && note_programs(inquiry, json_object_get(target, "notes")) < 0)
 		r = error_set(error, -ENOMEM, "out of memory");
 	if (r >= 0 && ask && inquiry_count(inquiry) > 0)
@@ -193,6 +203,8 @@ static int add_answer(const struct declaration *declaration, const struct snapsh
 		return r;
 	r = allocation_build(declaration, snapshot, root, (const char *const *)ids.items, ids.count,
 		inquiry_answers(inquiry), &allocation, error);
+	if (r == -ENODATA)
+		return add_note(target, error);
 	if (r < 0)
 		return r;
 	if (pack_allocation(&allocation, &answer) < 0)
@@ -325,6 +337,10 @@ int try_out(const struct declaration *declaration, const char *root, const char 
 	if (r < 0)
 		return r;
 	if (pack_devices(snapshot, devices) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	if (declaration->parameters.count > 0 &&
+		json_object_set_new(
+			result, "parameters", parameters_shown(&declaration->parameters)) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	r = add_answer(declaration, snapshot, root, ids, ask, result, error);
 	if (r < 0)

@@ -22,13 +22,14 @@ int try_out_confine(const char *user, struct error *error);
  *
  *   {"resource", "driver",
  *    "devices": [{"id", "healthy", "reason", "numa": []}], "notes": [],
+ *    "parameters": [{"name", "type", "permitted", "default"}] if any are declared,
  *    "ids": [], "answer": {"devices": [{"host_path", "container_path", "permissions"}],
  *                          "mounts": [{"host_path", "container_path", "read_only"}],
  *                          "envs": {}, "annotations": {}, "cdi_devices": [],
  *               "prestart": [words of the command, as configured]}}
  *
- * "ids" and "answer" are missing where there is no device. Returns 0 or negative errno with the
- * error filled. */
+ * "ids" and "answer" are missing where there is no device, and "answer" where only a claim can set
+ * a parameter, which a note names. Returns 0 or negative errno with the error filled. */
 int try_out(const struct declaration *declaration, const char *root, const char *ids, bool ask,
 	json_t **ret, struct error *error);
 

@@ -268,6 +268,26 @@ static void explain_device(const json_t *resource, const json_t *device)
 			unless);
 }
 
+static void explain_parameters(const json_t *resource)
+{
+	const json_t *parameter;
+	size_t i;
+
+	json_array_foreach(json_object_get(resource, "parameters"), i, parameter)
+	{
+		const char *text = set_text_of(parameter, "default");
+
+		if (i == 0)
+			print_wrapped(0,
+				is_of_dra(resource)
+					? "Claims may set parameters:"
+					: "Containers get the defaults of its parameters:");
+		print_wrapped(2, "\"%s\": %s; %s%s.", text_of(parameter, "name"),
+			text_of(parameter, "permitted"), text ?: "",
+			text ? " by default" : "required");
+	}
+}
+
 static void explain_failures(const json_t *failures)
 {
 	static const struct {
@@ -453,6 +473,7 @@ int show_explanation(const struct daemon_state *daemon, const struct command_lin
 			"Its new configuration was refused, and the previous one stays applied. Correct it and run \"devplugctl reload\".");
 	if (is_of_dra(resource))
 		show_dra(daemon, text_of(resource, "dra_driver"), "");
+	explain_parameters(resource);
 	explain_failures(json_object_get(resource, "failures"));
 	explain_configuration(daemon, resource, command_line_config_file(line, daemon));
 	for (size_t i = 0; i < json_array_size(devices); i++)

@@ -69,6 +69,23 @@ static void print_devices(const json_t *result, bool probed)
 	(void)table_print(table);
 }
 
+static void print_parameters(const json_t *result)
+{
+	const json_t *parameters = json_object_get(result, "parameters"), *parameter;
+	size_t i;
+
+	if (json_array_size(parameters) > 0)
+		(void)puts("\nClaims may set:");
+	json_array_foreach(parameters, i, parameter)
+	{
+		const char *text = set_text_of(parameter, "default");
+
+		(void)printf("  \"%s\": %s; %s%s\n", text_of(parameter, "name"),
+			text_of(parameter, "permitted"), text ?: "",
+			text ? " by default" : "required");
+	}
+}
+
 static void print_pairs(const char *what, json_t *pairs)
 {
 	const char *name;
@@ -173,6 +190,7 @@ int command_preview(const struct command_line *line)
 		if (declaration->health.count > 0)
 			(void)puts("The probes of the resource were not run.");
 		print_answer(result, root);
+		print_parameters(result);
 	}
 	json_decref(result);
 	return fflush(stdout) != 0 || ferror(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;

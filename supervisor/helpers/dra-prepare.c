@@ -384,9 +384,15 @@ int dra_prepare_add(
 	struct preparation *preparation = NULL, **last = &preparations->first;
 	int r;
 
-	if (known)
+	if (known && dra_claim_has_same_devices(claim, known)) {
 		dra_claim_copy_names(claim, known);
-	r = check(preparations, claim, error);
+		dra_claim_copy_parameters(claim, known);
+		r = 0;
+	} else {
+		r = dra_question_resolve(preparations->manager, claim, error);
+	}
+	if (r >= 0)
+		r = check(preparations, claim, error);
 	if (r >= 0)
 		r = make(preparations, claim, &preparation, error);
 	if (r < 0)

@@ -8,6 +8,7 @@
 
 #include "common/json-read.h"
 #include "common/sealed.h"
+#include "drivers/model/parameter.h"
 #include "supervisor/books/booked.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/children/child.h"
@@ -23,23 +24,23 @@ void dra_question_edits_done(struct dra_edits *edits)
 	json_decref(edits->hash);
 }
 
-static int make_list(const json_t *claim, size_t at)
+static int make_question(const json_t *claim, size_t at)
 {
 	const json_t *first = dra_claim_device(claim, at);
-	_cleanup_close_ int fd = sealed_begin("devices");
-	int r;
+	json_auto_t *ids = json_array(), *question = NULL;
+	_cleanup_free_ char *text = NULL;
 
-	for (size_t i = at; i < dra_claim_count(claim) && fd >= 0; i++) {
+	for (size_t i = at; i < dra_claim_count(claim); i++) {
 		const json_t *device = dra_claim_device(claim, i);
 
 		if (dra_claim_is_group(device, first) &&
-			dprintf(fd, "%s\n", text_of(device, "id")) < 0)
+			json_array_append(ids, json_object_get(device, "id")) < 0)
 			return -ENOMEM;
 	}
-	if (fd < 0)
-		return fd;
-	r = sealed_end(fd);
-	return r < 0 ? r : TAKE_FD(fd);
+	question = json_pack(
+		"{s:O, s:O*}", "ids", ids, "parameters", json_object_get(first, "parameters"));
+	text = question ? json_dumps(question, JSON_COMPACT) : NULL;
+	return text ? sealed_new("devices", text, strlen(text)) : -ENOMEM;
 }
 
 static int find_child(const struct manager *manager, const char *name, bool again,
@@ -62,6 +63,36 @@ int dra_question_check_served(
 	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++)
 		r = find_child(manager, text_of(dra_claim_device(claim, i), "resource"), false,
 			&child, error);
+	return r;
+}
+
+int dra_question_resolve(const struct manager *manager, json_t *claim, struct error *error)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++) {
+		json_t *device = dra_claim_device(claim, i), *resolved = NULL;
+		const struct declaration *declaration;
+		struct child *child = NULL;
+
+		r = find_child(manager, text_of(device, "resource"), false, &child, error);
+		if (r < 0)
+			return r;
+		declaration = child_declaration(child);
+		if (!declaration)
+			return error_set(error, -EAGAIN, "the process of %s is not ready",
+				child->resource->name);
+		r = parameters_resolve(&declaration->parameters, child->resource->name,
+			json_object_get(device, "parameters"), &resolved, error);
+		if (r < 0)
+			error_prefix(error, "claim %s/%s: opaque.parameters",
+				text_of(claim, "namespace"), text_of(claim, "name"));
+		else if (json_object_size(resolved) > 0)
+			r = json_object_set(device, "parameters", resolved);
+		else
+			(void)json_object_del(device, "parameters");
+		json_decref(resolved);
+	}
 	return r;
 }
 
@@ -89,7 +120,7 @@ int dra_question_ask(struct dra_question *question, const struct manager *manage
 	/* The process refuses what a pod has through the device plugin. */
 	r = booked_send(manager->booked, child);
 	if (r >= 0)
-		r = make_list(claim, at);
+		r = make_question(claim, at);
 	if (r >= 0) {
 		message.fds[0] = r;
 		message.number = ++last_number;

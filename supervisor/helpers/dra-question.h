@@ -35,6 +35,11 @@ void dra_question_edits_done(struct dra_edits *edits);
 int dra_question_check_served(
 	const struct manager *manager, const json_t *claim, struct error *error);
 
+/* Replaces the parameters that a new claim sets for its devices by those that they are prepared
+ * with: as the configuration that applies to each resource permits, and with its defaults. Returns
+ * 0, or negative errno with the error filled: -EINVAL names the claim and the parameter. */
+int dra_question_resolve(const struct manager *manager, json_t *claim, struct error *error);
+
 /* Asks about the group that begins with the device `at`. With `again`, the claim is prepared
  * already, perhaps when DRA still served the resource: programs are run only if what they are run
  * for has changed, and prestart is not. Returns 0, or negative errno with the error filled. */

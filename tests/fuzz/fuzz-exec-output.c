@@ -52,7 +52,9 @@ static void check_request(const struct device *device)
 	struct snapshot_unit unit = { .device = device, .replicas = 1 };
 	const struct snapshot snapshot = { .units = &unit, .n_units = 1 };
 	const struct exec_given given = { 0 };
-	_cleanup_close_ int fd = exec_request_new("v.e/x", &snapshot, &given, 1);
+	char name[] = "v.e/x";
+	const struct declaration declaration = { .name = name };
+	_cleanup_close_ int fd = exec_request_new(&declaration, NULL, &snapshot, &given, 1);
 	_cleanup_free_ char *text = NULL;
 	const json_t *told;
 	json_error_t error;

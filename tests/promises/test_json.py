@@ -98,7 +98,8 @@ class Json(ToolTest):
             '{ name = "vendor.example/zero"; driver = "path"; match = "/dev/zero";'
             ' container = { env = "A=b"; annotations = "vendor.example/c=d"; cdi = "vendor.example/e=f";'
             f' cdi_dirs = "{self.node.dir}";'
-            ' mounts = ({ host = "/usr"; read_only = true; }); }; expect = 1; prestart = { command = "/bin/true"; }; }',
+            ' mounts = ({ host = "/usr"; read_only = true; }); }; expect = 1; prestart = { command = [ "/bin/true", "${param:mode}" ]; };'
+            ' parameters = ( { name = "mode"; default = "fast"; } ); }',
             '{ name = "vendor.example/full"; driver = "path"; match = "/dev/full"; serve = "dra";'
             ' dra = { attributes = ( { name = "a"; type = "version"; value = "1"; }, { name = "b"; type = "int"; value = "1"; },'
             ' { name = "c"; type = "bool"; value = "1"; }, { name = "d"; value = "1"; } ); }; }',

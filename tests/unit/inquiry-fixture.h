@@ -87,7 +87,7 @@ static inline void on_end(int status, const struct error *error, void *userdata)
 static inline int ask(const char *const *ids, size_t n_ids, struct error *error)
 {
 	int r = inquiry_new(
-		declaration_of(config), snapshot, host_root, ids, n_ids, &inquiry, error);
+		declaration_of(config), snapshot, host_root, ids, n_ids, NULL, &inquiry, error);
 
 	if (r >= 0 && inquiry_count(inquiry) > 0)
 		r = inquiry_start(

@@ -99,8 +99,8 @@ static void test_out_of_time_before_the_start(void **state)
 	names("/list", "{\"id\": \"a\"}");
 	program("/allocate", "touch ran");
 	begin(ENTRY, "", 1);
-	assert_int_equal(
-		inquiry_new(declaration_of(config), snapshot, host_root, ids, 1, &inquiry, &error),
+	assert_int_equal(inquiry_new(declaration_of(config), snapshot, host_root, ids, 1, NULL,
+				 &inquiry, &error),
 		0);
 	assert_int_equal(
 		inquiry_start(inquiry, host_event, now_usec(CLOCK_MONOTONIC) - 10 * USEC_PER_SEC,

@@ -127,7 +127,7 @@ static const struct {
 		{ ONE("dra = { attributes = ( { name = \"a\"; type = \"int\"; value = \"1.5\"; } ); };"),
 			SAID("dra.attributes[0].value: is not a whole number of 64 bits: \"1.5\"") },
 		{ ONE("dra = { attributes = ( { name = \"a\"; value = \"${ids}\"; } ); };"),
-			SAID("dra.attributes[0].value: must not use ${ids}, ${n}, ${info}, ${replica} or ${position} as \"${ids}\" does: they have a value only while devices are assigned to a container; ${id} is the device's id") },
+			SAID("dra.attributes[0].value: must not use ${ids}, ${n}, ${info}, ${replica}, ${position} or ${param:NAME} as \"${ids}\" does: they have a value only while devices are assigned to a container; ${id} is the device's id") },
 		{ ONE("dra = { attributes = ( { name = \"a\"; value = \"x\"; }, { name = \"b\"; value = \"x\"; }, { name = \"a\"; value = \"y\"; } ); };"),
 			SAID("dra.attributes[2].name: \"a\" is set twice, remove one") },
 		{ "dra = { driver = \"d.example\"; };\nresources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = \"/dev/x\"; serve = \"dra\"; dra = { attributes = ( { name = \"d.example/id\"; value = \"x\"; } ); }; } );", SAID("dra.attributes: has \"d.example/id\", whose domain is the DRA driver's: write \"id\"") },
@@ -260,7 +260,8 @@ static const struct {
 		{ ONE("container = { annotations = \"x\"; };"),
 			SAID("container.annotations: must have the form \"vendor.example/name=value\", not \"x\"") },
 		{ ONE("cdi_spec = { };"), SAID("cdi_spec.kind: is missing") },
-		{ ONE("container = { cdi = \"vendor.example/gpu\"; };"), SAID("container.cdi: must be a CDI device name, VENDOR/CLASS=DEVICE, such as \"vendor.example/gpu=${id}\", not \"vendor.example/gpu\"") },
+		{ ONE("container = { cdi = \"vendor.example/gpu\"; };"),
+			SAID("container.cdi: must be a CDI device name, VENDOR/CLASS=DEVICE, such as \"vendor.example/gpu=${id}\", not \"vendor.example/gpu\"") },
 		{ ONE("container = { device = 1; };"),
 			SAID("container: unknown key \"device\", the keys here are: nodes, mounts, env, annotations, cdi, cdi_dirs") },
 		{ ONE("health = { probe = \"exec\"; };"),
@@ -277,15 +278,15 @@ static const struct {
 		{ ONE("health = ( { probe = \"exec\"; command = \"sh\"; } );"),
 			SAID("health[0].command: must begin with the absolute path of a program, not \"sh\"") },
 		{ ONE("health = ( { probe = \"exec\"; command = ( \"/x\", \"${ids}\" ); } );"),
-			SAID("health[0].command[1]: must not use ${ids}, ${n}, ${info}, ${replica} or "
-			     "${position} as \"${ids}\" does: they have a value only while devices are "
+			SAID("health[0].command[1]: must not use ${ids}, ${n}, ${info}, ${replica}, "
+			     "${position} or ${param:NAME} as \"${ids}\" does: they have a value only while devices are "
 			     "assigned to a container; ${id} is the device's id") },
 		{ ONE("health = ( { probe = \"file\"; } );"), SAID("health[0].path: is missing") },
 		{ ONE("health = ( { probe = \"file\"; path = \"x\"; } );"),
 			SAID("health[0].path: " ABSOLUTE "\"x\"") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x/${n}\"; } );"),
-			SAID("health[0].path: must not use ${ids}, ${n}, ${info}, ${replica} or "
-			     "${position} as \"/x/${n}\" does: they have a value only while devices "
+			SAID("health[0].path: must not use ${ids}, ${n}, ${info}, ${replica}, "
+			     "${position} or ${param:NAME} as \"/x/${n}\" does: they have a value only while devices "
 			     "are assigned to a container; ${id} is the device's id") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; timeout = 5; } );"),
 			SAID("health[0].timeout: is only for probe = \"exec\", remove it") },
@@ -332,7 +333,7 @@ static const struct {
 		{ ONE("release = { command = \"/x\"; timeout = 3601; };"),
 			SAID("release.timeout: must be from 0.1 to 3600 seconds, not 3601") },
 		{ ONE("release = { command = ( \"/x\", \"${ids}\" ); };"),
-			SAID("release.command[1]: must not use ${ids}, ${n}, ${info}, ${replica} or ${position} as "
+			SAID("release.command[1]: must not use ${ids}, ${n}, ${info}, ${replica}, ${position} or ${param:NAME} as "
 			     "\"${ids}\" does: they have a value only while devices are assigned to a container; "
 			     "${id} is the device's id") },
 	};
@@ -417,7 +418,7 @@ static void test_one_broken_resource(void **state)
 		{ "name = \"v.e/x\";\ndriver = \"path\";\nmatch = \"/dev/x\";\nzork = 1;",
 			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, preset, driver, "
 			"enabled, overlap, topology, prefer, registration, serve, dra, user, host_root, match, where, exclude, cordon, expect, share, "
-			"container, cdi_spec, health, allocate, prestart, release" },
+			"container, cdi_spec, health, allocate, prestart, release, parameters" },
 		{ "", "resource: name: is missing" },
 		{ "name = ",
 			"syntax error here or just before: a \";\", \",\" or quote may be "

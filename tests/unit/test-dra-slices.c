@@ -785,11 +785,11 @@ static void test_allocation(void **state)
 		-ENODEV);
 }
 
-#define CONFIG(driver)                                                   \
-	"{\"source\": \"FromClass\", \"opaque\": {\"driver\": \"" driver \
-	"\", \"parameters\": {\"kind\": \"Any\"}}}"
+#define CONFIG(source, driver, parameters, requests)            \
+	"{\"source\": \"" source "\", \"requests\": [" requests \
+	"], \"opaque\": {\"driver\": \"" driver "\", \"parameters\": " parameters "}}"
 
-/* Parameters for this driver are refused, those for others are not its matter. */
+/* Parameters of the claim replace those of the class. Entries for other drivers are ignored. */
 static void test_parameters(void **state)
 {
 	json_auto_t *claim = parse(CLAIM("u-1", RESULT("r", DRIVER, "n", "gpu-a")));
@@ -797,16 +797,36 @@ static void test_parameters(void **state)
 	json_t *devices = json_object_get(
 		json_object_get(json_object_get(claim, "status"), "allocation"), "devices");
 	const struct dra_known known = { .driver = DRIVER, .pool = "n", .names = names };
-	struct error error = { 0 };
-	json_t *read;
+	static const struct {
+		const char *config, *parameters; /* NULL: refused */
+	} cases[] = {
+		{ "[]", "" },
+		{ "[" CONFIG("FromClaim", "other.example", "{\"x\": 1}", "") "]", "" },
+		{ "[" CONFIG("FromClaim", DRIVER, "{\"x\": 1}", "") "," CONFIG("FromClass", DRIVER,
+			  "{\"x\": 2, \"y\": true}",
+			  "") "," CONFIG("FromClass", DRIVER, "{\"y\": \"z\"}", "\"r\"") "]",
+			"{\"x\":1,\"y\":\"z\"}" },
+		{ "[" CONFIG("FromClaim", DRIVER, "{\"x\": 1}", "\"r/one\", \"s\"") "]", "" },
+		{ "[" CONFIG("FromClaim", DRIVER, "{\"x\": {}}", "") "]", NULL },
+		{ "[" CONFIG("FromPod", DRIVER, "{}", "") "]", NULL },
+		{ "[{\"source\": \"FromClaim\"}]", NULL },
+	};
 
-	(void)json_object_set_new(devices, "config", parse("[" CONFIG("other.example") "]"));
-	assert_int_equal(dra_allocation_read(claim, "u-1", &known, &read, &error), 0);
-	json_decref(read);
-	(void)json_object_set_new(
-		devices, "config", parse("[" CONFIG("other.example") "," CONFIG(DRIVER) "]"));
-	assert_int_equal(dra_allocation_read(claim, "u-1", &known, &read, &error), -EINVAL);
-	assert_non_null(strstr(error.message, "which takes none"));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char *parameters = cases[i].parameters;
+		_cleanup_free_ char *text = NULL;
+		json_auto_t *read = NULL;
+		struct error error = { 0 };
+
+		(void)json_object_set_new(devices, "config", parse(cases[i].config));
+		assert_int_equal(dra_allocation_read(claim, "u-1", &known, &read, &error),
+			parameters ? 0 : -EINVAL);
+		text = json_dumps(
+			json_object_get(
+				json_array_get(json_object_get(read, "devices"), 0), "parameters"),
+			JSON_COMPACT | JSON_SORT_KEYS);
+		assert_string_equal(text ?: "", parameters ?: "");
+	}
 }
 
 #define TAINTED(value, effect, time)                                                              \

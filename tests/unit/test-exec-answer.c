@@ -20,7 +20,9 @@
 static void expect_request(const struct snapshot *snapshot, const struct exec_given *given,
 	size_t n_given, const char *expected)
 {
-	_cleanup_close_ int fd = exec_request_new("v.e/seat", snapshot, given, n_given);
+	char name[] = "v.e/seat";
+	const struct declaration declaration = { .name = name };
+	_cleanup_close_ int fd = exec_request_new(&declaration, NULL, snapshot, given, n_given);
 	_cleanup_free_ char *text = NULL;
 	char first;
 	size_t size;

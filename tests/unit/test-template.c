@@ -35,6 +35,11 @@ static void test_check(void **state)
 			NULL, NULL },
 		{ "${ids}${ids:,}${ids:}${ids: and }", NULL, NULL },
 		{ "${attr:serial}${attr:device/numa_node}${attr:a..b}", NULL, NULL },
+		{ "${param:mode}", NULL, NULL },
+		{ "${param}", NULL,
+			"has \"${param}\", which must name one of `parameters`: \"${param:NAME}\"" },
+		{ "${param:}", NULL,
+			"has \"${param:}\", which must name one of `parameters`: \"${param:NAME}\"" },
 		{ "${serial}/${port}", &driver, NULL },
 		{ "${serial}", NULL,
 			"unknown variable \"${serial}\"; \"${id}\" is the device's id, the manual "

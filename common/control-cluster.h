@@ -7,6 +7,10 @@
 
 #include "common/control.h"
 
+/* Maximum size of the documents of PREPARE and ATTRIBUTES, and of devices in one of the latter. */
+#define CLUSTER_CLAIM_MAX      (256U << 10)
+#define CLUSTER_ATTRIBUTES_MAX 16
+
 enum cluster_type {
 	/* supervisor to devplugd-cluster */
 	CLUSTER_CONFIGURE = CONTROL_OWN, /* [fd] sealed memfd with its settings as JSON */
@@ -39,6 +43,8 @@ enum cluster_type {
 	CLUSTER_API_FAILED, /* [] a request to the API server failed */
 	CLUSTER_UNKNOWN,    /* [number, fd] answers LOOK_UP; sealed memfd with JSON: an array of the
 			       UIDs of the claims that the API server does not have */
+	CLUSTER_ATTRIBUTES, /* [driver, fd] sealed memfd with JSON: the attributes of devices that
+			       claims hold, by the name of the device */
 	CLUSTER_POOL,       /* [driver, pool, text] what is published; text: what fails, or empty */
 };
 

@@ -3,7 +3,8 @@
  * Decides which results of a ResourceClaim are devices of this node, and which parameters the claim
  * sets for each. Results and parameters of other drivers are ignored; what a resource permits is
  * decided where its declaration is (supervisor/helpers/dra-question.c). A request with alternatives
- * is named "request/alternative" in a result; containers name the request.
+ * is named "request/alternative" in a result; containers name the request. What
+ * they read of the devices, which is their metadata, comes from the slices.
  */
 #include "dra/dra-allocation.h"
 
@@ -124,7 +125,34 @@ static int set_parameters(json_t *device, const json_t *config, const char *driv
 
 /* --- devices --- */
 
-static int add_result(json_t *devices, const json_t *result, const json_t *config,
+/* What metadata contains of a device, by dra-claim.h. A device that is only held has no attributes
+ * here; the supervisor may know them. */
+static int add_metadata(json_t *metadata, const json_t *device, const char *request,
+	const json_t *found, struct error *error)
+{
+	json_t *attributes = json_object_get(found, "attributes");
+	const char *outer = text_of(device, "request");
+	const char *alternative = startswith(request, outer);
+	int r = 0;
+
+	if (attributes)
+		r = json_object_set(json_object_get(metadata, DRA_METADATA_ATTRIBUTES),
+			text_of(device, "name"), attributes);
+	if (r < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	if (!alternative || !*alternative)
+		return 0;
+	if (!dra_name_is_valid(alternative + 1, DRA_REQUEST_NAME_MAX))
+		return error_set(error, -EBADMSG,
+			"a device was allocated for a request with the name \"%s\", which is not valid",
+			request);
+	return json_object_set_new(json_object_get(metadata, DRA_METADATA_ALTERNATIVES), outer,
+		       json_string(request)) < 0
+		? error_set(error, -ENOMEM, "out of memory")
+		: 0;
+}
+
+static int add_result(json_t *devices, json_t *metadata, const json_t *result, const json_t *config,
 	const struct dra_known *known, struct error *error)
 {
 	const char *name = text_of(result, "device"), *request = text_of(result, "request");
@@ -140,7 +168,7 @@ static int add_result(json_t *devices, const json_t *result, const json_t *confi
 		return error_set(error, -EXDEV,
 			"device %s belongs to the pool %s, but the pool of this node is %s", name,
 			text_of(result, "pool"), known->pool);
-	if (!outer || !dra_name_is_valid(outer, DRA_OBJECT_NAME_MAX))
+	if (!outer || !dra_name_is_valid(outer, DRA_REQUEST_NAME_MAX))
 		return error_set(error, outer ? -EBADMSG : -ENOMEM,
 			"device %s was allocated for a request with the name \"%s\", which is not "
 			"valid",
@@ -163,7 +191,19 @@ static int add_result(json_t *devices, const json_t *result, const json_t *confi
 	r = set_parameters(device, config, known->driver, request, error);
 	if (r >= 0 && json_array_append(devices, device) < 0)
 		r = error_set(error, -ENOMEM, "out of memory");
-	return r;
+	return r < 0 ? r : add_metadata(metadata, device, request, found, error);
+}
+
+/* A claim that the controller made from a template for a pod. */
+static json_t *make_metadata(const json_t *claim)
+{
+	const json_t *annotations =
+		json_object_get(json_object_get(claim, "metadata"), "annotations");
+	const char *pod_claim = text_of(annotations, "resource.kubernetes.io/pod-claim-name");
+
+	return json_pack("{s:{}, s:{}, s:s*}", DRA_METADATA_ATTRIBUTES, DRA_METADATA_ALTERNATIVES,
+		DRA_METADATA_POD_CLAIM,
+		dra_name_is_valid(pod_claim, DRA_REQUEST_NAME_MAX) ? pod_claim : NULL);
 }
 
 int dra_allocation_read(const json_t *claim, const char *uid, const struct dra_known *known,
@@ -175,7 +215,7 @@ int dra_allocation_read(const json_t *claim, const char *uid, const struct dra_k
 	const json_t *results = json_object_get(granted, "results");
 	const json_t *config = json_object_get(granted, "config");
 	const char *namespace = text_of(metadata, "namespace"), *name = text_of(metadata, "name");
-	json_auto_t *devices = json_array();
+	json_auto_t *devices = json_array(), *own_metadata = make_metadata(claim);
 	const json_t *result;
 	size_t i;
 	int r;
@@ -200,11 +240,11 @@ int dra_allocation_read(const json_t *claim, const char *uid, const struct dra_k
 	{
 		if (!streq(text_of(result, "driver"), known->driver))
 			continue;
-		r = add_result(devices, result, config, known, error);
+		r = add_result(devices, own_metadata, result, config, known, error);
 		if (r < 0)
 			return r;
 	}
-	*ret = json_pack("{s:s, s:s, s:s, s:O}", "uid", uid, "namespace", namespace, "name", name,
-		"devices", devices);
+	*ret = json_pack("{s:s, s:s, s:s, s:O, s:O}", "uid", uid, "namespace", namespace, "name",
+		name, "devices", devices, "metadata", own_metadata);
 	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
 }

@@ -102,6 +102,8 @@ static int send_question(struct job *job)
 
 	if (job->question) {
 		text = json_dumps(job->question, JSON_COMPACT);
+		if (text && strlen(text) >= CLUSTER_CLAIM_MAX)
+			return -E2BIG;
 		message.fds[0] = text ? sealed_new("claim", text, strlen(text)) : -EBADF;
 		if (message.fds[0] < 0)
 			return -ENOMEM;
@@ -130,7 +132,10 @@ static void send_questions(struct dra_calls *calls)
 			(void)sd_event_source_set_enabled(calls->send_timer, SD_EVENT_ONESHOT);
 			return;
 		}
-		if (r < 0)
+		if (r == -E2BIG)
+			end_job(job, NULL,
+				"the claim is too large for devplugd; request fewer devices in it");
+		else if (r < 0)
 			end_job(job, NULL, "cannot send the request to devplugd");
 	}
 }

@@ -10,6 +10,7 @@
 #include "dra/dra-health.h"
 #include "dra/dra-node.h"
 #include "dra/dra-publisher.h"
+#include "dra/held-attributes.h"
 
 /* How long the first publication waits for resources that have not reported their devices. */
 #define REPORT_WAIT (10 * USEC_PER_SEC)
@@ -20,6 +21,7 @@ struct served_driver {
 	struct dra_publisher *publisher;
 	struct dra_node *node;
 	struct dra_health *health;
+	struct held_attributes *held_attributes;
 	json_t *resources;      /* their names */
 	json_t *devices, *held; /* of served_driver_publish() */
 	sd_event_source *report_wait;
@@ -28,6 +30,12 @@ struct served_driver {
 };
 
 /* --- what is published --- */
+
+static void report_attributes(struct served_driver *driver)
+{
+	held_attributes_set(
+		driver->held_attributes, dra_publisher_names(driver->publisher), driver->held);
+}
 
 static void publish(struct served_driver *driver)
 {
@@ -53,6 +61,7 @@ static void publish(struct served_driver *driver)
 	if (dra_publisher_set(driver->publisher, resources, driver->held) < 0)
 		log_error("the devices cannot be published: out of memory");
 	dra_health_set(driver->health, dra_publisher_names(driver->publisher));
+	report_attributes(driver);
 }
 
 void served_driver_publish(struct served_driver *driver, json_t *devices, json_t *held)
@@ -65,7 +74,9 @@ void served_driver_publish(struct served_driver *driver, json_t *devices, json_t
 void served_driver_set_held(struct served_driver *driver, json_t *held)
 {
 	driver->held = held;
-	if (!dra_publisher_keep_held(driver->publisher, held))
+	if (dra_publisher_keep_held(driver->publisher, held))
+		report_attributes(driver);
+	else
 		publish(driver);
 }
 
@@ -153,6 +164,9 @@ static int start(struct served_driver *driver)
 	if (r >= 0)
 		r = sd_event_add_time_relative(options->event, &driver->report_wait,
 			CLOCK_MONOTONIC, REPORT_WAIT, USEC_PER_SEC, on_report_wait, driver);
+	if (r >= 0)
+		r = held_attributes_new(
+			options->event, driver->name, options->number, &driver->held_attributes);
 	return r < 0 ? r
 		     : dra_health_new(options->event, dra_node_server(driver->node), options->node,
 			       &driver->health);
@@ -217,6 +231,7 @@ void served_driver_stop(struct served_driver *driver, uint64_t grace)
 	if (driver->node)
 		dra_node_stop(driver->node, grace);
 	(void)dra_health_free(driver->health);
+	(void)held_attributes_free(driver->held_attributes);
 	(void)dra_publisher_free(driver->publisher);
 	sd_event_source_disable_unref(driver->report_wait);
 	json_decref(driver->resources);

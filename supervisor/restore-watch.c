@@ -24,7 +24,7 @@ struct restore_watch {
 	struct watcher *watcher; /* NULL: stopped */
 	struct watch *runtime_dir;
 	struct watch *claims;
-	struct watch *published[2];
+	struct watch *published[3];
 	sd_event_source *timer;
 	uint64_t not_before; /* CLOCK_MONOTONIC */
 	bool waiting;        /* for the timer */
@@ -180,7 +180,9 @@ static void watch_claims(struct restore_watch *watch)
 void restore_watch_configure(struct restore_watch *watch)
 {
 	const struct config *config = watch->manager->config;
-	const char *directories[] = { config->cdi_dir, config->device_info_dir };
+	_cleanup_free_ char *metadata = NULL;
+	const char *directories[] = { config->cdi_dir, config->device_info_dir,
+		published_metadata_directory(config, &metadata) < 0 ? config->cdi_dir : metadata };
 
 	if (!watch->watcher)
 		return;

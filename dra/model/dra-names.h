@@ -14,11 +14,18 @@
 /* A DNS subdomain. */
 #define DRA_CLASS_NAME_MAX  253
 #define DRA_OBJECT_NAME_MAX 253
+/* A request's, and an alternative's: a DNS label. */
+#define DRA_REQUEST_NAME_MAX 63
 /* The maximum length of a claim's uid, which is a part of the name of its CDI file. */
 #define DRA_CLAIM_ID_MAX 64
 
 /* The maximum number of devices of a claim. The API allows 32. */
 #define DRA_DEVICES_MAX 128
+
+/* The members of a claim's metadata, see supervisor/books/dra-metadata.h. */
+#define DRA_METADATA_ATTRIBUTES   "attributes"
+#define DRA_METADATA_ALTERNATIVES "alternatives"
+#define DRA_METADATA_POD_CLAIM    "pod_claim"
 
 /* Whether a text can be the name or uid of a Kubernetes object and one part of a path: it is not
  * empty, at most `maximum` bytes long, consists only of letters, digits, "-" and ".", and does not

@@ -39,8 +39,7 @@ static void add_string(json_t *attributes, const char *name, const char *value)
 		add_attribute(attributes, name, json_pack("{s:s}", "string", value));
 }
 
-/* Whether it has exactly one value, of the type of its name and in the published form. */
-static bool has_valid_value(const json_t *attribute)
+bool dra_attribute_is_valid(const json_t *attribute)
 {
 	char made[ATTRIBUTE_VALUE_MAX + 1];
 	const json_t *value;
@@ -69,7 +68,7 @@ static bool is_valid(const char *driver, const char *name, const json_t *attribu
 	const char *text = text_of(attribute, attribute_types[ATTRIBUTE_STRING]);
 
 	if (!attribute_name_is_valid(name) || attribute_is_of(name, driver) ||
-		!has_valid_value(attribute))
+		!dra_attribute_is_valid(attribute))
 		return false;
 	if (streq(name, ATTRIBUTE_PCI_ADDRESS))
 		return form_is_pci_address(text);
@@ -280,15 +279,15 @@ struct building {
 };
 
 /* What a slice has of a device. NULL if memory is short: a bad device may not lose its taint. */
-static json_t *make_device(const struct building *building, const char *name, const json_t *device)
+static json_t *make_device(
+	const struct building *building, const char *name, const json_t *device, json_t *attributes)
 {
 	json_auto_t *taints = make_taints(building->options, device);
 	bool tainted =
 		json_array_size(taints) > 0 && !(building->options->lacks & 1U << LACK_TAINTS);
 
 	return taints
-		? json_pack("{s:s, s:o, s:o*, s:O*}", "name", name, "attributes",
-			  make_attributes(building->options->driver, building->resource, device),
+		? json_pack("{s:s, s:O, s:o*, s:O*}", "name", name, "attributes", attributes,
 			  "capacity", make_capacity(device), "taints", tainted ? taints : NULL)
 		: NULL;
 }
@@ -339,6 +338,7 @@ static int add_replica(
 	char buffer[OFFERED_ID_MAX + 1], name[DRA_DEVICE_NAME_MAX + 1];
 	const char *offered = text_of(device, "id");
 	json_t *names = building->inventory->names;
+	json_auto_t *attributes = NULL;
 	bool offer, held, elsewhere;
 
 	if (json_is_true(json_object_get(device, "shared")))
@@ -346,10 +346,11 @@ static int add_replica(
 	dra_device_name(building->resource, offered, name);
 	if (json_object_get(names, name))
 		return 0;
+	attributes = make_attributes(options->driver, building->resource, device);
 	if (json_object_set_new(names, name,
-		    json_pack("{s:s, s:s, s:b, s:s}", "resource", building->resource, "id", offered,
-			    "healthy", (int)is_healthy(device), "reason",
-			    text_of(device, "reason"))) < 0)
+		    json_pack("{s:s, s:s, s:b, s:s, s:O}", "resource", building->resource, "id",
+			    offered, "healthy", (int)is_healthy(device), "reason",
+			    text_of(device, "reason"), "attributes", attributes)) < 0)
 		return -ENOMEM;
 	offer = is_offered(device) && !withheld &&
 		(is_healthy(device) || !(options->lacks & 1U << LACK_TAINTS));
@@ -358,7 +359,7 @@ static int add_replica(
 	held = is_held(options, name, &elsewhere);
 	if (elsewhere || (!offer && !held))
 		return leave_out(building);
-	return add_to_slice(building, make_device(building, name, device));
+	return add_to_slice(building, make_device(building, name, device, attributes));
 }
 
 static int add_resource(struct building *building, const json_t *resource)
@@ -384,7 +385,7 @@ static int add_unlisted(struct building *building)
 
 	json_object_foreach(held, name, device)
 	{
-		json_auto_t *gone = NULL;
+		json_auto_t *gone = NULL, *attributes = NULL;
 		bool elsewhere;
 
 		if (r < 0 || json_object_get(building->inventory->names, name) ||
@@ -392,7 +393,9 @@ static int add_unlisted(struct building *building)
 			continue;
 		building->resource = text_of(device, "resource");
 		gone = json_pack("{s:s, s:s}", "id", text_of(device, "id"), "cause", "gone");
-		r = gone ? add_to_slice(building, make_device(building, name, gone)) : -ENOMEM;
+		attributes = make_attributes(building->options->driver, building->resource, gone);
+		r = gone ? add_to_slice(building, make_device(building, name, gone, attributes))
+			 : -ENOMEM;
 	}
 	return r;
 }

@@ -25,7 +25,8 @@
 struct dra_inventory {
 	json_t *slices;  /* an array of the devices of each slice; at least one, which may be empty
 			  */
-	json_t *names;   /* for each device: {"resource", "id", "healthy", "reason"} */
+	json_t *names;   /* for each device: {"resource", "id", "healthy", "reason", "attributes"}
+			  */
 	json_t *bound;   /* names of listed devices that are in their slice only while a claim holds
 			  * them */
 	size_t left_out; /* devices that are not in their slice */
@@ -38,6 +39,9 @@ struct dra_inventory_options {
 			     * that a claim holds; NULL: none. One that a claim of another driver
 			     * holds is left out: it is in the slices of that driver. */
 };
+
+/* Whether an attribute has exactly one value, of the type of its name and in the published form. */
+bool dra_attribute_is_valid(const json_t *attribute);
 
 /* `resources`: array of {"name", "devices"}, the latter with the members of
  * proto/plugin/plugin-report.c. Unhealthy devices get taints; if the server lacks taints, those

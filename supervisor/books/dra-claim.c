@@ -10,6 +10,7 @@
 #include "drivers/inventory/inventory.h"
 #include "drivers/model/form.h"
 #include "drivers/model/parameter.h"
+#include "supervisor/books/dra-metadata-form.h"
 #include "supervisor/files/publication-allowed.h"
 #include "supervisor/files/publication-form.h"
 
@@ -34,7 +35,7 @@ static bool is_device(const json_t *device)
 {
 	const char *id = text_of(device, "id"), *resource = text_of(device, "resource");
 
-	return is_word(device, "request", DRA_OBJECT_NAME_MAX) &&
+	return is_word(device, "request", DRA_REQUEST_NAME_MAX) &&
 		is_word(device, "name", DRA_DEVICE_NAME_MAX) && *text_of(device, "pool") &&
 		strlen(text_of(device, "pool")) <= DRA_OBJECT_NAME_MAX && *resource &&
 		strlen(resource) <= RESOURCE_LENGTH && *id && strlen(id) <= OFFERED_ID_MAX &&
@@ -64,7 +65,7 @@ int dra_claim_check_names(const json_t *names, struct error *error)
 
 /* With "!" at the end of the format, a member that the format does not name is an error. */
 #define DEVICE_FORMAT "s:s, s:s, s:s, s:s, s:s, s:b, s?o"
-#define CLAIM_FORMAT  "s:s, s:s, s:s, s?o"
+#define CLAIM_FORMAT  "s:s, s:s, s:s, s?o, s?o"
 
 /* A new reference, or NULL if the device is malformed. Members that the format does not name are
  * left out of a saved device, and refused in a received one. */
@@ -99,12 +100,13 @@ static json_t *read_device(json_t *device, bool saved)
 static json_t *read_claim(json_t *claim, bool saved)
 {
 	const char *uid, *namespace, *name;
-	json_t *devices = NULL, *device;
+	json_t *devices = NULL, *metadata = NULL, *device;
 	json_auto_t *made = NULL, *list = json_array();
 	size_t i;
 
 	if (json_unpack(claim, saved ? "{" CLAIM_FORMAT "}" : "{" CLAIM_FORMAT "!}", "uid", &uid,
-		    "namespace", &namespace, "name", &name, "devices", &devices) < 0 ||
+		    "namespace", &namespace, "name", &name, "devices", &devices, "metadata",
+		    &metadata) < 0 ||
 		!is_word(claim, "uid", DRA_CLAIM_ID_MAX) || strchr(uid, '.') ||
 		!is_word(claim, "namespace", DRA_OBJECT_NAME_MAX) ||
 		!is_word(claim, "name", DRA_OBJECT_NAME_MAX) ||
@@ -118,7 +120,8 @@ static json_t *read_claim(json_t *claim, bool saved)
 	made = json_pack("{s:s, s:s, s:s}", "uid", uid, "namespace", namespace, "name", name);
 	if (made && devices)
 		(void)json_object_set(made, "devices", list);
-	return json_incref(made);
+	return metadata && dra_metadata_form_read(made, metadata, saved) < 0 ? NULL
+									     : json_incref(made);
 }
 
 static json_t *set_driver(json_t *claim, const char *driver)

@@ -5,6 +5,7 @@
  * One ResourceClaim, as JSON that is always made from permitted members, never copied:
  *
  *   { "driver", "uid", "namespace", "name": strings,
+ *     "metadata": see dra-metadata.h, absent for claims from before an upgrade,
  *     "devices": [ { "request", "pool", "name", "resource", "id": strings, "admin": boolean,
  *                    "parameters": { NAME: VALUE, ... } or absent,
  *                    "cdi": [ NAME, ... ], "edits": string, "forgotten": true or absent }, ... ] }
@@ -33,8 +34,7 @@ struct declaration;
 
 #define DRA_CDI_KIND "devplugd/claim"
 
-/* Maximum size of a request of devplugd-cluster, and of what is saved of a claim. */
-#define DRA_REQUEST_MAX     (256U << 10)
+/* Maximum size of what is saved of a claim. */
 #define DRA_CLAIM_BYTES_MAX (2U << 20)
 
 /* Copies the permitted members of a claim from devplugd-cluster: uid, namespace and name, and,

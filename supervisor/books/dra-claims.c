@@ -15,6 +15,7 @@
 #include "common/pod-table.h"
 #include "common/replace-file.h"
 #include "supervisor/books/dra-claim.h"
+#include "supervisor/books/dra-metadata.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/files/published-files.h"
 #include "supervisor/files/runtime-files.h"
@@ -34,6 +35,7 @@ struct claim {
 	size_t size;   /* of the claim's file */
 	bool prepared;
 	bool lacks_edits; /* no CDI document has some of its own CDI names */
+	bool outdated;    /* the files have other metadata */
 	bool unpublished; /* the CDI file could not be written, and that was logged */
 	uint64_t position;
 };
@@ -186,15 +188,76 @@ static int unlink_saved(const struct dra_claims *claims, const char *key)
 	return unlinkat(directory_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* --- the CDI file --- */
+/* --- the CDI file, and what containers read --- */
+
+/* Adds the mounts of metadata. Returns 0 or -ENOMEM. */
+static int add_mounts(const struct dra_claims *claims, const struct claim *claim,
+	const struct published_metadata *metadata, size_t n_metadata, json_t *devices)
+{
+	size_t n = 0;
+	int r = 0;
+
+	for (size_t i = 0; n < n_metadata && r >= 0; i++) {
+		char name[CDI_DEVICE_NAME_MAX + 1];
+		_cleanup_free_ char *path = NULL;
+
+		if (!dra_metadata_is_mounted(claim->json, i))
+			continue;
+		dra_claim_edits_name(claim->json, i, name);
+		r = published_metadata_path(
+			claims->manager->published, claim->key, metadata[n].request, &path);
+		if (r >= 0)
+			r = dra_metadata_mount(
+				claim->json, metadata[n++].request, path, devices, name);
+	}
+	return r;
+}
+
+/* The claim's CDI document; NULL: no memory. */
+static char *make_document(const struct dra_claims *claims, const struct claim *claim,
+	const struct published_metadata *metadata, size_t n_metadata)
+{
+	json_auto_t *saved = claim->spec ? json_loads(claim->spec, 0, NULL) : NULL, *spec = NULL;
+	json_auto_t *devices =
+		claim->spec ? json_incref(json_object_get(saved, "devices")) : json_array();
+
+	if (!devices || add_mounts(claims, claim, metadata, n_metadata, devices) < 0)
+		return NULL;
+	spec = dra_claim_make_spec(devices);
+	return spec ? json_dumps(spec, JSON_INDENT(2)) : NULL;
+}
+
+static int put_with_metadata(const struct dra_claims *claims, const struct claim *claim,
+	const struct published_metadata *metadata, size_t n_metadata, struct error *error)
+{
+	_cleanup_free_ char *text = make_document(claims, claim, metadata, n_metadata);
+
+	if (!text)
+		return error_set(error, -ENOMEM, "out of memory");
+	return published_put_claim(
+		claims->manager->published, claim->key, text, metadata, n_metadata, error);
+}
 
 static int put(const struct dra_claims *claims, struct claim *claim, struct error *error)
 {
+	struct published_metadata *metadata = NULL;
+	size_t n_metadata = 0;
+	int r;
+
+	if (is_prepared(claim) && dra_metadata_make(claim->json, &metadata, &n_metadata) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	if (n_metadata > 0) {
+		r = put_with_metadata(claims, claim, metadata, n_metadata, error);
+		dra_metadata_done(metadata, n_metadata);
+		return r;
+	}
+	dra_metadata_done(metadata, n_metadata);
 	if (!is_prepared(claim) || !claim->spec) {
 		published_drop_claim(claims->manager->published, claim->key);
 		return 0;
 	}
-	return published_put_claim(claims->manager->published, claim->key, claim->spec, error);
+	return published_put_claim(
+		claims->manager->published, claim->key, claim->spec, NULL, 0, error);
 }
 
 void dra_claims_publish(struct dra_claims *claims)
@@ -472,18 +535,40 @@ void dra_claims_give_back(struct dra_claims *claims, size_t size)
 	claims->reserved -= size;
 }
 
-static size_t count_own_names(const json_t *json)
+static bool has_own_name(const json_t *device)
 {
-	size_t n = 0;
+	const json_t *names = json_object_get(device, "cdi");
 
+	for (size_t i = 0; i < json_array_size(names); i++)
+		if (startswith(json_string_value(json_array_get(names, i)), DRA_CDI_KIND "="))
+			return true;
+	return false;
+}
+
+static bool has_edits(const json_t *devices, const char *name)
+{
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		if (streq(text_of(json_array_get(devices, i), "name"), name))
+			return true;
+	return false;
+}
+
+/* A group whose edits contain nothing but the mount of metadata has no edits among the devices. If
+ * its edits could not be kept, it has no hash of them. */
+static bool lacks_edits(const json_t *json, const json_t *devices)
+{
 	for (size_t i = 0; i < dra_claim_count(json); i++) {
-		const json_t *names = json_object_get(dra_claim_device(json, i), "cdi");
+		const json_t *device = dra_claim_device(json, i);
+		char name[CDI_DEVICE_NAME_MAX + 1];
 
-		for (size_t k = 0; k < json_array_size(names); k++)
-			n += startswith(json_string_value(json_array_get(names, k)),
-				     DRA_CDI_KIND "=") != NULL;
+		if (!has_own_name(device))
+			continue;
+		dra_claim_edits_name(json, i, name);
+		if (!has_edits(devices, name) &&
+			!(dra_metadata_is_mounted(json, i) && json_object_get(device, "edits")))
+			return true;
 	}
-	return n;
+	return false;
 }
 
 /* `devices` of its CDI document; NULL: it has none. Takes the key, unless it fails. */
@@ -496,7 +581,7 @@ static int make_claim(json_t *json, char *key, json_t *devices, bool prepared, s
 		return -ENOMEM;
 	claim->json = json_incref(json);
 	claim->prepared = prepared;
-	claim->lacks_edits = json_array_size(devices) < count_own_names(json);
+	claim->lacks_edits = lacks_edits(json, devices);
 	if (json_array_size(devices) > 0) {
 		claim->spec = spec ? json_dumps(spec, JSON_INDENT(2)) : NULL;
 		claim->nodes = dra_claim_nodes(devices);
@@ -683,6 +768,46 @@ int dra_claims_forget(struct dra_claims *claims, const char *driver, const char 
 		return dra_claims_remove(claims, driver, uid, error);
 	claims->revision++;
 	return save_again(claims, *claim, error);
+}
+
+bool dra_claims_set_attributes(struct dra_claims *claims, const char *driver, const json_t *devices)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < claims->n_items; i++) {
+		struct claim *claim = claims->items[i];
+
+		if (streq(text_of(claim->json, "driver"), driver) &&
+			dra_metadata_set(claim->json, devices))
+			any = claim->outdated = true;
+	}
+	return any;
+}
+
+static void write_metadata(struct dra_claims *claims, struct claim *claim)
+{
+	size_t before = claim->size;
+	struct error error = { 0 };
+
+	claim->outdated = false;
+	/* The generation is saved before a container can read it, so that it is not used twice. */
+	if (save(claims, claim, &error) < 0 || put(claims, claim, &error) < 0)
+		log_warning("cannot update the metadata of the claim %s/%s: %s",
+			text_of(claim->json, "namespace"), text_of(claim->json, "name"),
+			error.message);
+	claims->size += claim->size - before;
+}
+
+bool dra_claims_write_metadata(struct dra_claims *claims, size_t maximum)
+{
+	for (size_t i = 0; i < claims->n_items; i++) {
+		if (!claims->items[i]->outdated)
+			continue;
+		if (maximum-- == 0)
+			return true;
+		write_metadata(claims, claims->items[i]);
+	}
+	return false;
 }
 
 const char *dra_claims_directory(const struct dra_claims *claims)

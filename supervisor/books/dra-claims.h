@@ -108,6 +108,14 @@ int dra_claims_add(
 int dra_claims_set_edits(struct dra_claims *claims, const json_t *asked, size_t at, json_t *names,
 	json_t *edits, const char *hash, struct error *error);
 
+/* Takes attributes of devices of a driver, by the name of the device, for the metadata of the
+ * claims that have them (dra-metadata.h). Returns whether files have to be written. */
+bool dra_claims_set_attributes(
+	struct dra_claims *claims, const char *driver, const json_t *devices);
+
+/* Writes the files of claims whose metadata has changed. Returns whether there are more. Logs. */
+bool dra_claims_write_metadata(struct dra_claims *claims, size_t maximum);
+
 /* Drops the claim and removes its files; a claim that is not known is no error. Returns 0, or
  * negative errno with the error filled: then both are still there. */
 int dra_claims_remove(

@@ -63,6 +63,38 @@ static int claim_path(const struct config *config, const char *key, char **ret)
 	return format_text(ret, "%s/" PUBLISHED_CLAIM_PREFIX "%s.json", config->cdi_dir, key);
 }
 
+int published_metadata_directory(const struct config *config, char **ret)
+{
+	return format_text(ret, "%s/" PUBLISHED_METADATA_DIRECTORY, config->cdi_dir);
+}
+
+int published_metadata_path(
+	const struct published *published, const char *key, const char *request, char **ret)
+{
+	return format_text(ret,
+		"%s/" PUBLISHED_METADATA_DIRECTORY "/" PUBLISHED_METADATA_PREFIX "%s_%s.json",
+		published->config->cdi_dir, key, request);
+}
+
+/* Whether it is metadata of the claim; a key contains no "_". */
+static bool is_metadata_of(const struct published_file *file, const char *key)
+{
+	const char *rest = file->kind == PUBLISHED_METADATA
+		? startswith(strrchr(file->path, '/') + 1, PUBLISHED_METADATA_PREFIX)
+		: NULL;
+
+	rest = rest ? startswith(rest, key) : NULL;
+	return rest && *rest == '_';
+}
+
+static bool is_in_metadata_directory(const struct config *config, const struct published_file *file)
+{
+	_cleanup_free_ char *directory = NULL;
+
+	return published_metadata_directory(config, &directory) >= 0 &&
+		streq(file->directory->path, directory);
+}
+
 /* Whether the resource with this declaration may have the file. */
 static bool is_expected(const struct config *config, const struct declaration *declaration,
 	const struct published_file *file)
@@ -107,6 +139,8 @@ static bool stays(const struct config *config, const struct published_judges *ju
 
 	if (file->kind == PUBLISHED_CLAIM)
 		return streq(file->directory->path, config->cdi_dir);
+	if (file->kind == PUBLISHED_METADATA)
+		return is_in_metadata_directory(config, file);
 	if (file->kind == PUBLISHED_CDI && !file->claimed)
 		return streq(file->directory->path, config->cdi_dir) &&
 			(!judges->complete || is_declared(config, judges, file->path));
@@ -139,11 +173,14 @@ void published_configure(struct published *published, const struct config *confi
 	const struct published_judges *judges)
 {
 	struct published_table *table = &published->table;
+	_cleanup_free_ char *metadata = NULL;
 
 	published->config = config;
 	published->complete = judges->complete;
-	if (published_table_open(table, config->cdi_dir) < 0 ||
-		published_table_open(table, config->device_info_dir) < 0)
+	if (published_metadata_directory(config, &metadata) < 0 ||
+		published_table_open(table, config->cdi_dir) < 0 ||
+		published_table_open(table, config->device_info_dir) < 0 ||
+		published_table_open(table, metadata) < 0)
 		log_error("cannot read the lists of published files: out of memory");
 	for (size_t i = 0; i < table->n_files; i++)
 		judge(config, table->files[i], stays(config, judges, table->files[i]));
@@ -239,6 +276,27 @@ static int write_file(const char *path, const char *text)
 	return replace_file(directory_fd, name, 0644, text, strlen(text));
 }
 
+/* Writes into the file that is there. Returns 0, or negative errno if it is not such a file. */
+static int write_in_place(const char *path, const char *text)
+{
+	_cleanup_close_ int directory_fd = -EBADF, fd = -EBADF;
+	const char *name;
+	struct stat st;
+	int r;
+
+	directory_fd = published_table_open_directory(path, &name);
+	if (directory_fd < 0)
+		return directory_fd;
+	fd = openat(directory_fd, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1 ||
+		(st.st_mode & 07777) != 0644)
+		return -EEXIST;
+	r = write_all(fd, text, strlen(text));
+	return r >= 0 && ftruncate(fd, (off_t)strlen(text)) < 0 ? -errno : r;
+}
+
 const char *published_find_damage(const struct published *published)
 {
 	const struct published_table *table = &published->table;
@@ -274,9 +332,12 @@ static int put_file(
 
 	if (!has_content(path, text)) {
 		file->mark.inode = 0;
-		r = runtime_files_make_directory(file->directory->path);
-		if (r >= 0)
-			r = write_file(path, text);
+		r = file->kind == PUBLISHED_METADATA ? write_in_place(path, text) : -ENOENT;
+		if (r < 0) {
+			r = runtime_files_make_directory(file->directory->path);
+			if (r >= 0)
+				r = write_file(path, text);
+		}
 		if (r < 0)
 			return error_set(error, r, "cannot write %s: %s", path, strerror(-r));
 	}
@@ -284,21 +345,64 @@ static int put_file(
 	return 0;
 }
 
-int published_put_claim(
-	struct published *published, const char *key, const char *text, struct error *error)
+static int note_claim_file(struct published *published, const char *path, enum published_kind kind)
+{
+	const char *owner;
+
+	return published_table_claim(&published->table, PUBLISHED_CLAIMS, path, kind, &owner);
+}
+
+/* Returns 0 or -ENOMEM. */
+static int note_metadata(struct published *published, const char *key,
+	const struct published_metadata *metadata, size_t n_metadata)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < published->table.n_files; i++)
+		if (is_metadata_of(published->table.files[i], key))
+			published->table.files[i]->kept = false;
+	for (size_t i = 0; i < n_metadata && r >= 0; i++) {
+		_cleanup_free_ char *path = NULL;
+
+		r = published_metadata_path(published, key, metadata[i].request, &path);
+		if (r >= 0)
+			r = note_claim_file(published, path, PUBLISHED_METADATA);
+	}
+	published_table_remove(&published->table, PUBLISHED_CLAIMS);
+	return r;
+}
+
+static int put_metadata(struct published *published, const char *key,
+	const struct published_metadata *metadata, size_t n_metadata, struct error *error)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n_metadata && r >= 0; i++) {
+		_cleanup_free_ char *path = NULL;
+
+		r = published_metadata_path(published, key, metadata[i].request, &path);
+		r = r < 0 ? error_set(error, r, "out of memory")
+			  : put_file(published, path, metadata[i].text, error);
+	}
+	return r;
+}
+
+int published_put_claim(struct published *published, const char *key, const char *text,
+	const struct published_metadata *metadata, size_t n_metadata, struct error *error)
 {
 	_cleanup_free_ char *path = NULL;
-	const char *owner;
 	int r;
 
 	r = claim_path(published->config, key, &path);
 	if (r >= 0)
-		r = published_table_claim(
-			&published->table, PUBLISHED_CLAIMS, path, PUBLISHED_CLAIM, &owner);
+		r = note_metadata(published, key, metadata, n_metadata);
+	if (r >= 0)
+		r = note_claim_file(published, path, PUBLISHED_CLAIM);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	(void)published_table_save(&published->table);
-	return put_file(published, path, text, error);
+	r = put_metadata(published, key, metadata, n_metadata, error);
+	return r < 0 ? r : put_file(published, path, text, error);
 }
 
 /* Removes the files of claims that are not kept now. */
@@ -316,9 +420,11 @@ void published_drop_claim(struct published *published, const char *key)
 	if (claim_path(published->config, key, &path) < 0)
 		return;
 	file = map_get(&published->table.by_path, path);
-	if (!file || file->kind != PUBLISHED_CLAIM)
-		return;
-	file->kept = false;
+	if (file && file->kind == PUBLISHED_CLAIM)
+		file->kept = false;
+	for (size_t i = 0; i < published->table.n_files; i++)
+		if (is_metadata_of(published->table.files[i], key))
+			published->table.files[i]->kept = false;
 	remove_claims(published);
 }
 
@@ -327,7 +433,7 @@ void published_drop_other_claims(struct published *published)
 	for (size_t i = 0; i < published->table.n_files; i++) {
 		struct published_file *file = published->table.files[i];
 
-		if (file->kind == PUBLISHED_CLAIM)
+		if (file->kind == PUBLISHED_CLAIM || file->kind == PUBLISHED_METADATA)
 			file->kept = file->claimed;
 	}
 	remove_claims(published);

@@ -3,10 +3,12 @@
 
 /*
  * Files by which other programs find our devices: CDI documents of resources and of claims for the
- * container runtime, information for CNI plugins. All their names are made here. A file is replaced
- * in one step, and removed with its claim, or with its resource, unless pods still need it. All
- * stay when the daemon stops, because containers may be started and the networks of pods set up
- * while it is away; the next daemon corrects them.
+ * container runtime, information for CNI plugins, metadata that containers read. All their names
+ * are made here. A file is replaced in one step, and removed with its claim, or with its resource,
+ * unless pods still need it. Metadata is written into the same file, because a container has that
+ * file mounted, and would not see another one of the same name. All stay when the daemon stops,
+ * because containers may be started and the networks of pods set up while it is away; the next
+ * daemon corrects them.
  */
 
 #include "configuration/config.h"
@@ -49,15 +51,27 @@ bool published_drop_left(struct published *published, const struct strings *name
 int published_take(struct published *published, const struct declaration *declaration, int fd,
 	struct error *error);
 
-/* Makes the CDI file of a claim have this text. The key becomes a part of its name: the claim's
- * uid, or UID.DRIVER. Returns 0, or negative errno with the error filled. */
-int published_put_claim(
-	struct published *published, const char *key, const char *text, struct error *error);
+/* The metadata of a request of a claim. */
+struct published_metadata {
+	const char *request;
+	char *text;
+};
 
-/* Removes the CDI file of a claim, if there is one of this daemon or of one before. */
+/* The directory of metadata, and the path of a file there. Returns 0 or -ENOMEM. */
+int published_metadata_directory(const struct config *config, char **ret);
+int published_metadata_path(
+	const struct published *published, const char *key, const char *request, char **ret);
+
+/* Makes the files of a claim exactly its CDI document with this text, and this metadata, which is
+ * written first. The key becomes a part of its name: the claim's
+ * uid, or UID.DRIVER. Returns 0, or negative errno with the error filled. */
+int published_put_claim(struct published *published, const char *key, const char *text,
+	const struct published_metadata *metadata, size_t n_metadata, struct error *error);
+
+/* Removes the files of a claim, if there are any of this daemon or of one before. */
 void published_drop_claim(struct published *published, const char *key);
 
-/* Removes the CDI files of claims that a daemon before has left and this one has not put. */
+/* Removes the files of claims that a daemon before has left and this one has not put. */
 void published_drop_other_claims(struct published *published);
 
 /* How often published_take() has failed. */

@@ -273,6 +273,12 @@ static bool names_claim(const char *resource, const char *name)
 		is_json(name);
 }
 
+static bool names_metadata(const char *resource, const char *name)
+{
+	return streq(resource, PUBLISHED_CLAIMS) && startswith(name, PUBLISHED_METADATA_PREFIX) &&
+		is_json(name);
+}
+
 /* Returns the kind, or -EINVAL for a name that no file of ours has. */
 static int kind_of(const char *resource, const char *name)
 {
@@ -280,6 +286,7 @@ static int kind_of(const char *resource, const char *name)
 		[PUBLISHED_CDI] = names_cdi,
 		[PUBLISHED_INFO] = names_info,
 		[PUBLISHED_CLAIM] = names_claim,
+		[PUBLISHED_METADATA] = names_metadata,
 	};
 
 	for (int kind = 0; kind < (int)ARRAY_SIZE(names); kind++)

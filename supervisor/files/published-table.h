@@ -14,6 +14,11 @@
 /* Prefix of the CDI documents of claims. */
 #define PUBLISHED_CLAIM_PREFIX "devplugd.dra-"
 
+/* The directory in cdi_dir with files that containers read, which container runtimes do not read,
+ * and the prefix of their names. */
+#define PUBLISHED_METADATA_DIRECTORY "devplugd.metadata"
+#define PUBLISHED_METADATA_PREFIX    "devplugd.metadata-"
+
 /* The owner of the documents of claims, in the place of a resource. */
 #define PUBLISHED_CLAIMS "claims"
 
@@ -36,9 +41,10 @@ void published_table_mark(struct published_mark *mark, const char *path);
 bool published_table_fits(const struct published_mark *mark, const char *path);
 
 enum published_kind {
-	PUBLISHED_CDI,   /* the CDI document of a resource */
-	PUBLISHED_INFO,  /* device information */
-	PUBLISHED_CLAIM, /* the CDI document of a claim */
+	PUBLISHED_CDI,      /* the CDI document of a resource */
+	PUBLISHED_INFO,     /* device information */
+	PUBLISHED_CLAIM,    /* the CDI document of a claim */
+	PUBLISHED_METADATA, /* what the containers of a claim read of their devices */
 };
 
 struct published_directory {

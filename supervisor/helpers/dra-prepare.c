@@ -13,6 +13,7 @@
 #include "common/json-read.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
+#include "supervisor/books/dra-metadata.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/helpers/dra-question.h"
@@ -387,6 +388,7 @@ int dra_prepare_add(
 	if (known && dra_claim_has_same_devices(claim, known)) {
 		dra_claim_copy_names(claim, known);
 		dra_claim_copy_parameters(claim, known);
+		dra_metadata_follow(claim, known);
 		r = 0;
 	} else {
 		r = dra_question_resolve(preparations->manager, claim, error);

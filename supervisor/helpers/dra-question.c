@@ -11,6 +11,7 @@
 #include "drivers/model/parameter.h"
 #include "supervisor/books/booked.h"
 #include "supervisor/books/dra-claim.h"
+#include "supervisor/books/dra-metadata.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 
@@ -143,7 +144,7 @@ bool dra_question_is_answer(struct dra_question *question, const struct child *c
 }
 
 static int take_members(const struct declaration *declaration, const json_t *answer,
-	const char *name, struct dra_edits *edits, struct error *error)
+	const char *name, bool mounted, struct dra_edits *edits, struct error *error)
 {
 	json_t *made = json_object_get(answer, "containerEdits");
 	const char *hash = text_of(answer, "hash");
@@ -155,10 +156,9 @@ static int take_members(const struct declaration *declaration, const json_t *ans
 	edits->hash = json_string(hash);
 	edits->names = json_deep_copy(json_object_get(answer, "cdi"));
 	r = dra_claim_check_names(edits->names, error);
-	if (r < 0 || !made)
-		return r;
-	r = dra_claim_check_edits(declaration, name, made, error);
-	if (r < 0)
+	if (r >= 0 && made)
+		r = dra_claim_check_edits(declaration, name, made, error);
+	if (r < 0 || (!made && !mounted))
 		return r;
 	edits->edits = json_incref(made);
 	return json_array_append_new(edits->names, dra_claim_full_name(name)) < 0
@@ -167,7 +167,7 @@ static int take_members(const struct declaration *declaration, const json_t *ans
 }
 
 static int read_answer(const struct child *child, struct control_message *message, const char *name,
-	struct dra_edits *edits, struct error *error)
+	bool mounted, struct dra_edits *edits, struct error *error)
 {
 	const struct declaration *declaration = child_declaration(child);
 	_cleanup_free_ char *text = NULL;
@@ -187,7 +187,7 @@ static int read_answer(const struct child *child, struct control_message *messag
 	answer = json_loadb(text, edits->size, JSON_REJECT_DUPLICATES, NULL);
 	if (!answer)
 		return error_set(error, -EBADMSG, "the answer of the process is not valid JSON");
-	return take_members(declaration, answer, name, edits, error);
+	return take_members(declaration, answer, name, mounted, edits, error);
 }
 
 int dra_question_read(const struct child *child, struct control_message *message,
@@ -198,7 +198,7 @@ int dra_question_read(const struct child *child, struct control_message *message
 	int r;
 
 	dra_claim_edits_name(claim, at, name);
-	r = read_answer(child, message, name, &edits, error);
+	r = read_answer(child, message, name, dra_metadata_is_mounted(claim, at), &edits, error);
 	if (r < 0) {
 		error_prefix(error, "%s", child->resource->name);
 		return r;

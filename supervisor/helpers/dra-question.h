@@ -21,7 +21,7 @@ struct dra_question {
 
 /* What a group gets. All NULL: the same as before. */
 struct dra_edits {
-	json_t *names; /* of CDI devices, with the one of the group if there are edits */
+	json_t *names; /* of CDI devices, with the one of the group if it has edits or metadata */
 	json_t *edits; /* NULL: none */
 	json_t *hash;
 	size_t size; /* of the answer */

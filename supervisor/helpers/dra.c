@@ -19,6 +19,7 @@
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
+#include "supervisor/helpers/dra-attributes.h"
 #include "supervisor/helpers/dra-credentials.h"
 #include "supervisor/helpers/dra-drivers.h"
 #include "supervisor/helpers/dra-held.h"
@@ -48,6 +49,7 @@ struct dra {
 
 	struct dra_preparations *preparations;
 	struct dra_refreshes *refreshes;
+	struct dra_attributes *attributes;
 	struct unknown_claims *unknown;
 
 	uint64_t held_sent;            /* see dra_held_send() */
@@ -239,7 +241,7 @@ static json_t *read_claim(const struct control_message *message, const char *dri
 	json_auto_t *sent = NULL;
 	size_t size;
 
-	if (sealed_read(message->fds[0], DRA_REQUEST_MAX, &text, &size) < 0)
+	if (sealed_read(message->fds[0], CLUSTER_CLAIM_MAX, &text, &size) < 0)
 		return NULL;
 	sent = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
 	return sent ? dra_claim_read(sent, driver) : NULL;
@@ -269,6 +271,13 @@ static bool handle_prepare(struct dra *dra, struct control_message *message)
 	else if (dra_prepare_add(dra->preparations, claim, message->number, &error) < 0)
 		on_prepared(message->number, claim, &error, dra);
 	return true;
+}
+
+static bool handle_attributes(struct dra *dra, struct control_message *message)
+{
+	const struct dra_registrant *driver = dra_drivers_find(&dra->drivers, message->driver);
+
+	return dra_attributes_take(dra->attributes, driver ? driver->name : NULL, message);
 }
 
 static bool handle_unprepare(struct dra *dra, struct control_message *message)
@@ -433,6 +442,7 @@ static bool on_message(struct control_message *message, void *userdata)
 		[CLUSTER_NODE] = handle_node,
 		[CLUSTER_PREPARE] = handle_prepare,
 		[CLUSTER_UNPREPARE] = handle_unprepare,
+		[CLUSTER_ATTRIBUTES] = handle_attributes,
 		[CLUSTER_SESSION_ENDED] = handle_session_ended,
 		[CLUSTER_UNKNOWN] = handle_unknown,
 		[CLUSTER_POOL] = handle_pool,
@@ -658,6 +668,8 @@ int dra_new(struct manager *manager, struct dra **ret)
 	if (r >= 0)
 		r = dra_refresh_new(manager, dra->claims, &dra->refreshes);
 	if (r >= 0)
+		r = dra_attributes_new(manager->event, dra->claims, &dra->attributes);
+	if (r >= 0)
 		r = auxiliary_new(manager, &options, &dra->process);
 	dra->drivers = (struct dra_drivers){
 		.manager = manager,
@@ -689,6 +701,7 @@ struct dra *dra_free(struct dra *dra)
 		return NULL;
 	(void)dra_prepare_free(dra->preparations);
 	(void)dra_refresh_free(dra->refreshes);
+	(void)dra_attributes_free(dra->attributes);
 	(void)unknown_claims_free(dra->unknown);
 	dra_drivers_done(&dra->drivers);
 	(void)auxiliary_free(dra->process);

@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "configuration/config.h"
 #include "supervisor/books/dra-claim.h"
+#include "supervisor/books/dra-metadata.h"
 #include "supervisor/files/publication-allowed.h"
 #include "supervisor/files/publication-form.h"
 
@@ -156,10 +157,35 @@ static void demand_members(const json_t *object, const char *const *names)
 	}
 }
 
+/* The host's path is within the directory, and the container's path below the known one. */
+static void demand_paths(const json_t *claim)
+{
+	struct published_metadata *files;
+	size_t n;
+
+	if (dra_metadata_make(claim, &files, &n) < 0)
+		abort();
+	for (size_t i = 0; i < n; i++) {
+		json_auto_t *devices = json_array();
+		const json_t *edits, *mount;
+
+		if (strpbrk(files[i].request, "/_") || files[i].request[0] == '.' ||
+			dra_metadata_mount(claim, files[i].request, "/host", devices, "d") < 0)
+			abort();
+		edits = json_object_get(json_array_get(devices, 0), "containerEdits");
+		mount = json_array_get(json_object_get(edits, "mounts"), 0);
+		demand_below(json_string_value(json_object_get(mount, "containerPath")),
+			DRA_METADATA_DIRECTORY);
+	}
+	dra_metadata_done(files, n);
+}
+
 static void demand_claim(const json_t *claim, bool saved)
 {
 	static const char *const of_claim[] = { "driver", "uid", "namespace", "name", "devices",
-		NULL };
+		"metadata", NULL };
+	static const char *const of_metadata[] = { "attributes", "alternatives", "pod_claim",
+		"generations", NULL };
 	static const char *const of_device[] = { "request", "pool", "name", "admin", "resource",
 		"id", NULL };
 	static const char *const of_saved_device[] = { "request", "pool", "name", "admin",
@@ -168,6 +194,8 @@ static void demand_claim(const json_t *claim, bool saved)
 	size_t i;
 
 	demand_members(claim, of_claim);
+	demand_members(json_object_get(claim, "metadata"), of_metadata);
+	demand_paths(claim);
 	json_array_foreach(json_object_get(claim, "devices"), i, device)
 	{
 		demand_members(device, saved ? of_saved_device : of_device);

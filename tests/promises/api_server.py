@@ -105,12 +105,13 @@ class ApiServer(Cluster):
         """The pod is gone, and with it the claim."""
         del self.claims[claim["metadata"]["namespace"], claim["metadata"]["name"]]
 
-    def allocate(self, name, driver, devices, namespace="default", pool=None, config=None):
+    def allocate(self, name, driver, devices, namespace="default", pool=None, config=None, annotations=None):
         """A claim that the scheduler has allocated: `devices` are (request, device), and perhaps another driver. `config`: of
         the allocation. Returns its uid."""
         results = [{"request": request, "driver": other[0] if other else driver, "pool": pool or self.node, "device": device}
                    for request, device, *other in devices]
-        claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name, "namespace": namespace},
+        claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                 "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
                  "spec": {"devices": {"requests": []}}}
         with self.lock:
             self.add(CLAIMS, claim)

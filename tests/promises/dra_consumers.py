@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other projects read of ResourceSlices and claims, by their rules: Multus (k8snetworkplumbingwg/multus-cni, pkg/draclient),
-dcgm-exporter (NVIDIA/dcgm-exporter#714) and KubeVirt 1.9 (kubevirt/enhancements#292)."""
+"""What other projects read of ResourceSlices, claims and metadata, by their rules: Multus (k8snetworkplumbingwg/multus-cni,
+pkg/draclient), dcgm-exporter (NVIDIA/dcgm-exporter#714), KubeVirt 1.9 (kubevirt/enhancements#292), and any reader of
+metadata (k8s.io/dynamic-resource-allocation/devicemetadata)."""
+import json
 
 CNI = "k8s.cni.cncf.io"
 NETWORK_RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
@@ -64,6 +66,30 @@ def dcgm_labels(slices, claims):
         else:
             found.append((string(attributes, "uuid"),))
     return found
+
+
+def read_metadata(text, versions=("v1beta1", "v1alpha1")):
+    """The first object of a known version in the stream; an object of another version is skipped."""
+    decoder, at = json.JSONDecoder(), 0
+    while at < len(text):
+        found, at = decoder.raw_decode(text, at)
+        group, _, version = found["apiVersion"].partition("/")
+        if (group, found["kind"]) == ("metadata.resource.k8s.io", "DeviceMetadata") and version in versions:
+            return found
+        at += len(text[at:]) - len(text[at:].lstrip())
+    raise Unreadable("no object of a known version")
+
+
+def kubevirt_metadata(files, kind, claim, request):
+    """What KubeVirt reads of one of its host devices: exactly one file, with one device. `files`: the texts by their paths."""
+    folder = f"/var/run/kubernetes.io/dra-device-attributes/{kind}/{claim}/{request}/"
+    found = [text for path, text in files.items() if path.startswith(folder) and path.endswith("-metadata.json")]
+    if len(found) != 1:
+        raise Unreadable(f"{len(found)} files in {folder}")
+    devices = [device for part in read_metadata(found[0])["requests"] for device in part["devices"]]
+    if len(devices) != 1:
+        raise Unreadable(f"{len(devices)} devices in {folder}")
+    return kubevirt_host_device(devices[0]["attributes"])
 
 
 def kubevirt_host_device(attributes):

@@ -10,6 +10,7 @@ from pod_resources import ask, fields
 from tool import ToolTest
 
 DRIVER = "devices.vendor.example"
+METADATA = "/var/run/kubernetes.io/dra-device-attributes"
 
 
 class DraTest(ToolTest):
@@ -63,7 +64,7 @@ class DraTest(ToolTest):
         return until(lambda: (lambda pool: pool is not None and condition(pool) and (pool or True))(self.api.pool()),
                      "the pool")
 
-    def specification(self, uid):
+    def document(self, uid):
         """The container edits of a claim by CDI name, or None."""
         try:
             with open(os.path.join(self.cdi, f"devplugd.dra-{uid}.json")) as file:
@@ -71,6 +72,27 @@ class DraTest(ToolTest):
         except FileNotFoundError:
             return None
         return {f"{document['kind']}={device['name']}": device["containerEdits"] for device in document["devices"]}
+
+    def specification(self, uid):
+        """The same without the mounts of metadata."""
+        document = self.document(uid)
+        for edits in (document or {}).values():
+            edits["mounts"] = [mount for mount in edits.get("mounts", []) if not mount["containerPath"].startswith(METADATA)]
+            if not edits["mounts"]:
+                del edits["mounts"]
+        return document
+
+    def metadata(self, uid):
+        """What the containers of a claim read, by path: the text of each file."""
+        found = {}
+        for edits in (self.document(uid) or {}).values():
+            for mount in edits.get("mounts", []):
+                if mount["containerPath"].startswith(METADATA):
+                    self.assertEqual(mount["options"], ["ro", "bind"])
+                    self.assertNotIn(mount["containerPath"], found)
+                    with open(mount["hostPath"]) as file:
+                        found[mount["containerPath"]] = file.read()
+        return found
 
     def kubelet_claims(self):
         """The uids of the claims in the kubelet's file."""

@@ -402,6 +402,30 @@ class DraBoundary(NodeTest):
     def test_P18_device_with_an_unknown_member(self):
         self.check_claim([device("evil", forgotten=True)])
 
+    def test_P18_metadata_with_a_path(self):
+        self.check_claim([device("evil")], metadata={"attributes": {}, "alternatives": {"r": "r/../../../../etc/x"}})
+
+    def test_P18_metadata_of_another_device(self):
+        self.check_claim([device("evil")], metadata={"attributes": {"other": {}}, "alternatives": {}})
+
+    def test_P18_malformed_attributes(self):
+        self.begin("dra-malformed")
+        until(lambda: "devplugd-cluster sent a message that it may not send" in self.node.output(), "the end of the process")
+
+    def test_P18_attributes_without_end(self):
+        """They are written a few times a second, whatever the process sends, and the last ones in the end."""
+        self.begin("dra-attributes")
+        until(lambda: "changed: -\n" in self.node.output(), "the messages")
+        path = os.path.join(self.node.dir, "cdi/devplugd.metadata/devplugd.metadata-u-0_r.json")
+
+        def found():
+            with open(path) as file:
+                return json.loads(file.readline() or "{}")
+
+        until(lambda: found()["requests"][0]["devices"][0]["attributes"] == {"lanes": {"int": 9000}}, "the last attributes")
+        self.assertEqual([name for name in os.listdir(os.path.dirname(path)) if not name.startswith(".devplugd-files-")],
+                         [os.path.basename(path)])
+
     def test_P18_path(self):
         self.begin("dra-path")
         until(lambda: "devplugd-cluster sent a message that it may not send" in self.node.output(), "the end of the process")

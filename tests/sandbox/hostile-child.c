@@ -911,6 +911,45 @@ static void prepare_without_end(void)
 	}
 }
 
+/* Attributes of the device of a claim that change without end: as many messages as it may send. */
+static void change_attributes(void)
+{
+	static const char claim[] =
+		"{\"uid\":\"u-0\",\"namespace\":\"n\",\"name\":\"c\",\"devices\":["
+		"{\"request\":\"r\",\"pool\":\"p\",\"name\":\"d\",\"admin\":true,\"resource\":"
+		"\"vendor.example/evil\",\"id\":\"evil-0\"}],\"metadata\":{\"attributes\":"
+		"{\"d\":{}},\"alternatives\":{}}}";
+	char text[256];
+
+	while (!is_claim_prepared(claim) && strstr(refusal, "not ready"))
+		(void)usleep(100000);
+	for (unsigned i = 1; i <= 9000; i++) {
+		_cleanup_control_ struct control_message message =
+			CLUSTER_MESSAGE_INIT(CLUSTER_ATTRIBUTES);
+
+		(void)snprintf(text, sizeof(text),
+			"{\"d\":{\"lanes\":{\"int\":%u}},\"other\":{\"lanes\":{\"int\":1}}}", i);
+		message.driver = 1;
+		message.fds[0] = sealed_new("attributes", text, strlen(text));
+		while (control_send(CONTROL_FD, &message) == -EAGAIN)
+			(void)usleep(1000);
+		if (i % 1000 == 0)
+			(void)usleep(200000);
+	}
+	(void)fprintf(stderr, "changed: %s\n", refusal[0] ? refusal : "-");
+}
+
+/* A message for files that are not its own. */
+static void send_malformed_attributes(void)
+{
+	static const char text[] = "{\"../d\":{}}";
+	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_ATTRIBUTES);
+
+	message.driver = 1;
+	message.fds[0] = sealed_new("attributes", text, strlen(text));
+	(void)control_send(CONTROL_FD, &message);
+}
+
 static void complain_of_api(void)
 {
 	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_POOL);
@@ -1034,6 +1073,8 @@ static const struct {
 	{ "dra-complain", complain_of_api, false },
 	{ "dra-mute", stay_mute, false },
 	{ "dra-fill", fill_claims, false },
+	{ "dra-attributes", change_attributes, false },
+	{ "dra-malformed", send_malformed_attributes, false },
 };
 
 /* Whose place is taken. */

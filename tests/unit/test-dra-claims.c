@@ -10,6 +10,7 @@
 
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
+#include "supervisor/books/dra-metadata-form.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/files/runtime-files.h"
 
@@ -144,6 +145,59 @@ static void test_late_edits(void **state)
 	json_decref(first);
 	json_decref(names);
 	json_decref(edits);
+}
+
+static int read_metadata(const char *text, bool saved)
+{
+	json_auto_t *claim = asked_for("card-0");
+	json_auto_t *metadata = json_loads(text, 0, NULL);
+
+	assert_non_null(metadata);
+	return dra_metadata_form_read(claim, metadata, saved);
+}
+
+/* Only what the claim's own files contain, in the form of the API. */
+static void test_metadata(void **state)
+{
+	static const char *const refused[] = {
+		"[]",
+		"{}",
+		"{\"attributes\": {}}",
+		"{\"attributes\": [], \"alternatives\": {}}",
+		"{\"attributes\": {}, \"alternatives\": []}",
+		"{\"attributes\": {}, \"alternatives\": {}, \"more\": 1}",
+		"{\"attributes\": {}, \"alternatives\": {}, \"pod_claim\": \"../x\"}",
+		"{\"attributes\": {}, \"alternatives\": {}, \"pod_claim\": \"\"}",
+		"{\"attributes\": {}, \"alternatives\": {\"r\": \"r/a/b\"}}",
+		"{\"attributes\": {}, \"alternatives\": {\"r\": \"s/a\"}}",
+		"{\"attributes\": {}, \"alternatives\": {\"s\": \"s/a\"}}",
+		"{\"attributes\": {}, \"alternatives\": {\"r\": 1}}",
+		"{\"attributes\": {\"card-1\": {}}, \"alternatives\": {}}",
+		"{\"attributes\": {\"card-0\": {\"a b\": {\"int\": 1}}}, \"alternatives\": {}}",
+		"{\"attributes\": {\"card-0\": {\"a\": {\"int\": \"1\"}}}, \"alternatives\": {}}",
+		"{\"attributes\": {\"card-0\": {\"a\": {\"int\": 1, \"bool\": true}}}, "
+		"\"alternatives\": {}}",
+		"{\"attributes\": {\"card-0\": {\"a\": {\"version\": \"1.2\"}}}, "
+		"\"alternatives\": {}}",
+	};
+	static const char good[] =
+		"{\"attributes\": {\"card-0\": {\"a\": {\"int\": 1}, \"x.example/b\": "
+		"{\"string\": \"/../\"}}}, \"alternatives\": {\"r\": \"r/a\"}, \"pod_claim\": "
+		"\"p\"}";
+	static const char generations[] =
+		"{\"attributes\": {}, \"alternatives\": {}, \"generations\": {\"r\": 3}}";
+	char text[8192] = "{\"alternatives\": {}, \"attributes\": {\"card-0\": {";
+
+	for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
+		assert_int_equal(read_metadata(refused[i], false), -EBADMSG);
+	assert_int_equal(read_metadata(good, false), 0);
+	assert_int_equal(read_metadata(generations, false), -EBADMSG);
+	assert_int_equal(read_metadata(generations, true), 0);
+	for (size_t i = 0; i <= ATTRIBUTES_MAX; i++)
+		(void)snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			"%s\"a%zu\": {\"int\": 1}", i > 0 ? ", " : "", i);
+	(void)strcat(text, "}}}");
+	assert_int_equal(read_metadata(text, false), -EBADMSG);
 }
 
 /* Where a claim's CDI file leads is not for others; but others do not notice a request with admin
@@ -331,6 +385,7 @@ static void test_saved_without_driver(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_metadata),
 		cmocka_unit_test_setup_teardown(test_late_edits, setup_claims, teardown_claims),
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test_setup_teardown(

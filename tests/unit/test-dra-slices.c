@@ -742,7 +742,8 @@ static void test_missing(void **state)
 static int read_claim(const char *text, json_t **ret, struct error *error)
 {
 	json_auto_t *claim = parse(text);
-	json_auto_t *names = parse("{\"gpu-a\": {\"resource\": \"v.e/gpu\", \"id\": \"gpu#1\"}}");
+	json_auto_t *names = parse("{\"gpu-a\": {\"resource\": \"v.e/gpu\", \"id\": \"gpu#1\", "
+				   "\"attributes\": {\"lanes\": {\"int\": 4}}}}");
 	json_auto_t *held = parse("{\"gpu-h\": {\"driver\": \"" DRIVER
 				  "\", \"resource\": \"v.e/moved\", \"id\": \"h\"}, "
 				  "\"gpu-o\": {\"driver\": \"other.example\", \"resource\": "
@@ -760,7 +761,9 @@ static void test_allocation(void **state)
 	json_auto_t *wanted =
 		parse("{\"uid\": \"u-1\", \"namespace\": \"ns\", \"name\": \"c\", \"devices\": "
 		      "[{\"request\": \"r\", \"pool\": \"n\", \"name\": \"gpu-a\", \"resource\": "
-		      "\"v.e/gpu\", \"id\": \"gpu#1\", \"admin\": false}]}");
+		      "\"v.e/gpu\", \"id\": \"gpu#1\", \"admin\": false}], \"metadata\": "
+		      "{\"attributes\": {\"gpu-a\": {\"lanes\": {\"int\": 4}}}, "
+		      "\"alternatives\": {\"r\": \"r/sub\"}}}");
 	struct error error = { 0 };
 	json_t *none, *held;
 
@@ -770,6 +773,9 @@ static void test_allocation(void **state)
 				 &read, &error),
 		0);
 	assert_true(json_equal(read, wanted));
+	assert_int_equal(
+		read_claim(CLAIM("u-1", RESULT("r/../x", DRIVER, "n", "gpu-a")), &none, &error),
+		-EBADMSG);
 	assert_int_equal(read_claim(CLAIM("u-2", RESULT("r", DRIVER, "n", "gpu-a")), &none, &error),
 		-ESTALE);
 	assert_int_equal(

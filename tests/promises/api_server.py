@@ -18,9 +18,10 @@ from devplug_apiserver.releases import RELEASES, Release  # noqa: E402
 from devplug_apiserver.resources import CLAIMS, CLASSES, NODES, SLICES, collection_path  # noqa: E402
 from devplug_apiserver.server import ControlServer, Stoppable  # noqa: E402
 
-__all__ = ["APISERVER", "Api", "ApiServer", "Authority", "ControlServer", "RELEASES", "SLICES_PATH", "Stoppable", "write_kubeconfig"]
+__all__ = ["APISERVER", "Api", "ApiServer", "Authority", "CLAIMS_PATH", "ControlServer", "RELEASES", "SLICES_PATH", "Stoppable", "write_kubeconfig"]
 
 SLICES_PATH = collection_path(SLICES)
+CLAIMS_PATH = collection_path(CLAIMS, "{}")
 
 
 class ApiServer(Cluster):

@@ -5,9 +5,9 @@
  * The messages between the supervisor and another process of ours over a SOCK_SEQPACKET pair: fixed
  * header, optional sentence, descriptors by SCM_RIGHTS. Each kind of process has a protocol of its
  * own, which is a table of rules: control-child.h, control-kubelet-client.h, control-cluster.h,
- * control-exporter.h and control-pods.h. Each side treats the other's messages as untrusted input:
- * type, direction, fields and number of descriptors are checked here, once, and a malformed message
- * is -EBADMSG.
+ * control-exporter.h, control-node-users.h and control-pods.h. Each side treats the other's
+ * messages as untrusted input: type, direction, fields and number of descriptors are checked here,
+ * once, and a malformed message is -EBADMSG.
  */
 
 #include "common/util.h"

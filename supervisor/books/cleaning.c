@@ -1,379 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when a device is cleaned, and who waits for it. Everything is decided again from the
- * kubelet's data whenever these change, so no event can be missed. What is not saved is not
- * answered, and a device counts as clean only after its program has succeeded.
+ * Decides when a device is cleaned. Everything is decided again from the kubelet's data whenever
+ * these change, so no event can be missed. What is not saved is not answered, and a device counts
+ * as clean only after its program has succeeded.
  */
 #include "supervisor/books/cleaning.h"
 
-#include <systemd/sd-event.h>
-
 #include "common/control-child.h"
-#include "common/log.h"
-#include "common/offered-id.h"
 #include "common/sealed.h"
-#include "common/text.h"
 #include "supervisor/books/booked.h"
-#include "supervisor/books/dirty-devices.h"
+#include "supervisor/books/cleaning-run.h"
+#include "supervisor/books/cleaning-starts.h"
 #include "supervisor/books/pod-resources.h"
 #include "supervisor/children/child.h"
-#include "supervisor/children/manager.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
-/* As many as the process of a resource runs at a time. */
-#define RUNS_MAX 4
-#define RETRY    USEC_PER_SEC
 /* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
 #define BOOKING_DELAY (200 * USEC_PER_MSEC)
-/* How many containers of one resource wait for their start. */
-#define STARTS_MAX 64
-
-/* A container that is about to start. */
-struct start {
-	struct start *next;
-	const struct child *child;
-	uint64_t number, deadline;
-	struct strings ids;
-};
-
-struct cleaning {
-	struct manager *manager;
-	struct dirty_devices devices;
-	struct start *starts;
-	uint64_t number; /* of the last CHILD_CLEAN */
-	sd_event_source *look, *timer;
-	uint64_t asked_at; /* when PodResources was asked last; CLOCK_MONOTONIC */
-	bool asking;
-	struct log_once save_logged;
-};
-
-/* Who has a device. */
-struct usage {
-	struct strings all, live;
-	bool admin;
-};
-
-static void usage_done(struct usage *usage)
-{
-	strings_done(&usage->all);
-	strings_done(&usage->live);
-}
-
-static int usage_of(struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret)
-{
-	int r = booked_users(cleaning->manager->booked, dirty->resource, dirty->id, NULL, &ret->all,
-		&ret->live, &ret->admin);
-
-	for (size_t i = 0; i < dirty->ended.count && r >= 0; i++)
-		(void)strings_remove(&ret->live, dirty->ended.items[i]);
-	return r;
-}
-
-static bool is_used(const struct dirty *dirty, const struct usage *usage)
-{
-	return usage->live.count > 0 || usage->admin || dirty->taken_at > 0;
-}
-
-static int add_once(struct dirty_devices *devices, struct strings *strings, const char *text)
-{
-	if (strings_contain(strings, text))
-		return 0;
-	devices->unsaved = true;
-	return strings_add(strings, text, strlen(text));
-}
-
-static int64_t seconds_left(const struct dirty *dirty, const struct declaration *declaration)
-{
-	uint64_t end = dirty->since + declaration->release.timeout;
-	uint64_t now = now_usec(CLOCK_MONOTONIC);
-
-	return (int64_t)((end - MIN_OF(end, now) + USEC_PER_SEC - 1) / USEC_PER_SEC);
-}
-
-/* --- saving --- */
-
-/* Returns 0, or negative errno with the error filled. */
-static int save(struct cleaning *cleaning, struct error *error)
-{
-	int r = dirty_devices_save(&cleaning->devices);
-
-	if (log_once_admits(&cleaning->save_logged, r < 0 ? strerror(-r) : NULL))
-		log_error(
-			"cannot save which devices are dirty in %s: %s; no pod gets a device of a resource with `release` until that works",
-			cleaning->devices.path, strerror(-r));
-	if (r < 0)
-		return error_set(error, r,
-			"cannot save that the device is in use in %s: %s; make room there",
-			cleaning->devices.path, strerror(-r));
-	return 0;
-}
-
-static void look_soon(struct cleaning *cleaning)
-{
-	(void)sd_event_source_set_enabled(cleaning->look, SD_EVENT_ONESHOT);
-}
-
-/* --- the program --- */
-
-static const struct child *ready_child(const struct cleaning *cleaning, const char *resource)
-{
-	const struct child *child = manager_find_child(cleaning->manager, resource);
-	const struct declaration *declaration = child ? child_declaration(child) : NULL;
-
-	return declaration && declaration_cleans(declaration) &&
-			(child->devices_fd >= 0 || child->devices_too_large)
-		? child
-		: NULL;
-}
-
-static size_t count_running(const struct cleaning *cleaning, const char *resource)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < cleaning->devices.count; i++)
-		n += cleaning->devices.items[i]->number > 0 &&
-			streq(cleaning->devices.items[i]->resource, resource);
-	return n;
-}
-
-/* Begins to clean a device, unless that is impossible now. */
-static void begin(struct cleaning *cleaning, struct dirty *dirty)
-{
-	struct control_message message = CHILD_MESSAGE_INIT(CHILD_CLEAN);
-	const struct child *child = ready_child(cleaning, dirty->resource);
-	uint64_t now = now_usec(CLOCK_MONOTONIC);
-
-	if (!child || dirty->again > now || count_running(cleaning, dirty->resource) >= RUNS_MAX)
-		return;
-	dirty->again = now + RETRY;
-	message.number = ++cleaning->number;
-	(void)snprintf(message.text, sizeof(message.text), "%s", dirty->id);
-	if (control_send(child->process.control_fd, &message) < 0)
-		return;
-	dirty->number = message.number;
-	dirty->since = now;
-}
-
-static void note_failure(struct cleaning *cleaning, struct dirty *dirty,
-	const struct log_fields *fields, const char *why)
-{
-	free(dirty->failure);
-	dirty->failure = strdup(*why ? why : "the program gave no reason");
-	cleaning->devices.unsaved = true;
-	log_full(LOG_WARNING, fields,
-		"device %s could not be cleaned after a pod, and is not offered until \"devplugctl resume %s %s\": %s",
-		dirty->id, dirty->resource, dirty->id, dirty->failure ?: "");
-}
-
-/* No pod that had it until now matters any more. */
-static void note_clean(struct cleaning *cleaning, struct dirty *dirty)
-{
-	struct usage usage = { 0 };
-
-	strings_done(&dirty->users);
-	strings_done(&dirty->seen);
-	dirty->clean = dirty->taken_at <= dirty->since;
-	cleaning->devices.unsaved = true;
-	(void)usage_of(cleaning, dirty, &usage);
-	/* It may have been allocated meanwhile. */
-	dirty->clean = dirty->clean && usage.live.count == 0;
-	usage_done(&usage);
-}
-
-static void take_result(struct cleaning *cleaning, const struct child *child, struct dirty *dirty,
-	const struct control_message *message)
-{
-	const struct log_fields fields = { .resource = dirty->resource, .device = dirty->id };
-	struct error error = { 0 };
-
-	dirty->number = 0;
-	if (message->phase == CHILD_CLEANED_FAILED)
-		note_failure(cleaning, dirty, &fields, message->text);
-	else if (message->phase == CHILD_CLEANED_OK) {
-		note_clean(cleaning, dirty);
-		log_full(LOG_INFO, &fields, "cleaned device %s after a pod", dirty->id);
-	}
-	(void)save(cleaning, &error);
-	look_soon(cleaning);
-}
-
-/* --- starts of containers --- */
-
-static void answer(const struct child *child, uint64_t number, const char *why)
-{
-	struct control_message message = CHILD_MESSAGE_INIT(CHILD_USED);
-
-	message.number = number;
-	(void)snprintf(message.text, sizeof(message.text), "%s", why);
-	(void)control_send(child->process.control_fd, &message);
-}
-
-static struct start *start_free(struct cleaning *cleaning, struct start *start)
-{
-	for (struct start **s = &cleaning->starts; *s; s = &(*s)->next)
-		if (*s == start) {
-			*s = start->next;
-			break;
-		}
-	strings_done(&start->ids);
-	free(start);
-	return NULL;
-}
-
-/* The device of an offered id. */
-static void device_of(const struct child *child, const char *offered, char ret[OFFERED_ID_MAX + 1])
-{
-	const struct declaration *declaration = child_declaration(child);
-	size_t length = strlen(offered);
-	unsigned replica;
-
-	if (declaration && declaration_is_shared(declaration))
-		(void)offered_id_split(offered, &length, &replica);
-	(void)snprintf(ret, OFFERED_ID_MAX + 1, "%.*s", (int)MIN_OF(length, (size_t)OFFERED_ID_MAX),
-		offered);
-}
-
-/* The pod that the kubelet starts a container of. Returns 0, -ENODATA if the checkpoint does not
- * show it (yet), or negative errno. */
-static int find_user(struct cleaning *cleaning, const struct dirty *dirty, const char *offered,
-	struct usage *usage, const char **ret)
-{
-	int r = booked_users(cleaning->manager->booked, dirty->resource, dirty->id, offered,
-		&usage->all, &usage->live, &usage->admin);
-
-	if (r < 0)
-		return r;
-	/* If there are several, it is the new one: another pod may just have ended. */
-	*ret = NULL;
-	for (size_t i = 0; i < usage->live.count; i++)
-		if (!*ret || !strings_contain(&dirty->users, usage->live.items[i]))
-			*ret = usage->live.items[i];
-	return *ret ? 0 : -ENODATA;
-}
-
-/* Whether anyone else has the device, so that it cannot be cleaned. */
-static bool is_shared_with(const struct usage *usage, const char *user)
-{
-	return usage->admin || usage->live.count > 1 ||
-		(usage->live.count == 1 && !streq(usage->live.items[0], user));
-}
-
-/* Lets the user have the device, or has it cleaned. Returns 1 if the user may have it, 0 if not
- * yet, or negative errno with the error filled. */
-static int admit(struct cleaning *cleaning, struct dirty *dirty, const char *user,
-	const struct usage *usage, struct error *error)
-{
-	const struct child *child = ready_child(cleaning, dirty->resource);
-	bool known = strings_contain(&dirty->users, user);
-	int64_t left;
-
-	if (dirty->failure)
-		return error_set(error, -EIO,
-			"device %s could not be cleaned after a pod (devplugctl resume): %s",
-			dirty->id, dirty->failure);
-	if (!known && !dirty->clean && dirty->users.count > 0 && dirty->number == 0 &&
-		!is_shared_with(usage, user))
-		begin(cleaning, dirty);
-	left = dirty->number > 0 && child ? seconds_left(dirty, child_declaration(child)) : 0;
-	if (left > (int64_t)(RELEASE_SHORT / USEC_PER_SEC))
-		return error_set(error, -EBUSY,
-			"device %s is being cleaned after a pod, %lld s left; the kubelet will retry",
-			dirty->id, (long long)left);
-	if (dirty->number > 0 ||
-		(!known && !dirty->clean && dirty->users.count > 0 && !is_shared_with(usage, user)))
-		return 0;
-	(void)strings_remove(&dirty->ended, user);
-	if (dirty->clean)
-		cleaning->devices.unsaved = true;
-	dirty->clean = false;
-	return add_once(&cleaning->devices, &dirty->users, user) < 0
-		? error_set(error, -ENOMEM, "out of memory")
-		: 1;
-}
-
-static int admit_id(struct cleaning *cleaning, const struct start *start, const char *offered,
-	struct error *error)
-{
-	struct usage own = { 0 }, usage = { 0 };
-	const char *user = NULL;
-	struct dirty *dirty;
-	char id[OFFERED_ID_MAX + 1];
-	int r;
-
-	device_of(start->child, offered, id);
-	r = dirty_devices_add(&cleaning->devices, start->child->resource->name, id, &dirty);
-	if (r >= 0)
-		r = find_user(cleaning, dirty, offered, &own, &user);
-	if (r >= 0)
-		r = usage_of(cleaning, dirty, &usage);
-	if (r >= 0)
-		r = admit(cleaning, dirty, user, &usage, error);
-	else if (r == -ENODATA)
-		r = 0;
-	else
-		(void)error_set(error, r, "cannot determine the pod of device %s: %s", id,
-			r == -EAGAIN ? "the kubelet's checkpoint cannot be read" : strerror(-r));
-	usage_done(&own);
-	usage_done(&usage);
-	return r;
-}
-
-/* Why a container waits, for the time when it has waited long enough. */
-static void explain_wait(
-	const struct cleaning *cleaning, const struct start *start, char *ret, size_t size)
-{
-	const struct declaration *declaration = child_declaration(start->child);
-
-	(void)snprintf(ret, size,
-		"the kubelet's checkpoint does not show the pod that starts; the kubelet will retry");
-	for (size_t i = 0; i < start->ids.count && declaration; i++) {
-		char id[OFFERED_ID_MAX + 1];
-		const struct dirty *dirty;
-
-		device_of(start->child, start->ids.items[i], id);
-		dirty = dirty_devices_find(&cleaning->devices, start->child->resource->name, id);
-		if (dirty && dirty->number > 0)
-			(void)snprintf(ret, size,
-				"device %s is being cleaned after a pod, %lld s left; the kubelet will retry",
-				id, (long long)seconds_left(dirty, declaration));
-		else if (dirty && !dirty->clean && dirty->users.count > 0)
-			(void)snprintf(ret, size,
-				"device %s waits to be cleaned after a pod; the kubelet will retry",
-				id);
-	}
-}
-
-/* Answers the start of a container, if that is decided. */
-static void try_start(struct cleaning *cleaning, struct start *start)
-{
-	struct error error = { 0 };
-	bool waits = false;
-	int r = 0;
-
-	for (size_t i = 0; i < start->ids.count && r >= 0; i++) {
-		r = admit_id(cleaning, start, start->ids.items[i], &error);
-		waits = waits || r == 0;
-	}
-	if (r >= 0 && !waits)
-		r = save(cleaning, &error);
-	if (r >= 0 && waits) {
-		if (now_usec(CLOCK_MONOTONIC) < start->deadline)
-			return;
-		explain_wait(cleaning, start, error.message, sizeof(error.message));
-	}
-	answer(start->child, start->number, error.message);
-	(void)start_free(cleaning, start);
-}
-
-static void try_starts(struct cleaning *cleaning)
-{
-	struct start *next;
-
-	for (struct start *start = cleaning->starts; start; start = next) {
-		next = start->next;
-		try_start(cleaning, start);
-	}
-}
 
 /* --- devices of pods that have ended --- */
 
@@ -423,9 +66,9 @@ static void note_named(struct cleaning *cleaning, struct dirty *dirty, const str
 		if (startswith(user, BOOKED_CLAIM))
 			continue;
 		if (is_named(cleaning, dirty, user, pods))
-			(void)add_once(&cleaning->devices, &dirty->seen, user);
+			(void)cleaning_run_add_once(&cleaning->devices, &dirty->seen, user);
 		else if (decided && strings_contain(&dirty->seen, user))
-			(void)add_once(&cleaning->devices, &dirty->ended, user);
+			(void)cleaning_run_add_once(&cleaning->devices, &dirty->ended, user);
 	}
 	if (decided && dirty->taken_at > 0 &&
 		dirty->taken_at + cleaning->manager->config->kubelet.pod_resources_interval <=
@@ -443,7 +86,7 @@ static void on_pods(const struct pod_answer *pods, void *userdata)
 	(void)booked_checkpoint(cleaning->manager->booked, &written_at);
 	for (size_t i = 0; pods->table && i < cleaning->devices.count; i++)
 		note_named(cleaning, cleaning->devices.items[i], pods->table, pods->asked_at);
-	look_soon(cleaning);
+	cleaning_run_look_soon(cleaning);
 }
 
 static bool awaits_pods(const void *userdata)
@@ -492,13 +135,15 @@ static void follow(struct cleaning *cleaning, struct dirty *dirty, const struct 
 	/* Others have no directory any more, or were forgotten by an administrator. */
 	for (size_t i = 0; i < usage->all.count; i++)
 		if (!strings_contain(&usage->live, usage->all.items[i]))
-			(void)add_once(&cleaning->devices, &dirty->ended, usage->all.items[i]);
+			(void)cleaning_run_add_once(
+				&cleaning->devices, &dirty->ended, usage->all.items[i]);
 	/* The first that have it after it was clean, or since `release` is configured. */
 	if ((dirty->clean || dirty->users.count == 0) && usage->live.count > 0 &&
 		dirty->number == 0) {
 		dirty->clean = false;
 		for (size_t i = 0; i < usage->live.count; i++)
-			(void)add_once(&cleaning->devices, &dirty->users, usage->live.items[i]);
+			(void)cleaning_run_add_once(
+				&cleaning->devices, &dirty->users, usage->live.items[i]);
 	}
 }
 
@@ -515,9 +160,13 @@ static bool look_at(struct cleaning *cleaning, struct dirty *dirty, uint64_t wri
 		if (usage.live.count > 0 && written_at + 10 * USEC_PER_MSEC >= dirty->taken_at)
 			dirty->taken_at = 0;
 		follow(cleaning, dirty, &usage);
-		due = !dirty->clean && !is_used(dirty, &usage);
+		due = !dirty->clean && !usage_is_any(dirty, &usage);
 	}
 	usage_done(&usage);
+	if (!due)
+		dirty->due_at = 0;
+	else if (dirty->due_at == 0)
+		dirty->due_at = now_usec(CLOCK_MONOTONIC);
 	return due;
 }
 
@@ -529,13 +178,14 @@ static void find_unknown(struct cleaning *cleaning)
 		booked_checkpoint(cleaning->manager->booked, &written_at);
 
 	for (size_t i = 0; checkpoint && i < checkpoint->count; i++) {
-		const struct child *child = ready_child(cleaning, checkpoint->rows[i].resource);
+		const struct child *child =
+			cleaning_run_ready_child(cleaning, checkpoint->rows[i].resource);
 		char id[OFFERED_ID_MAX + 1];
 		struct dirty *dirty;
 
 		if (!child)
 			continue;
-		device_of(child, checkpoint->rows[i].id, id);
+		cleaning_run_device_of(child, checkpoint->rows[i].id, id);
 		(void)dirty_devices_add(
 			&cleaning->devices, checkpoint->rows[i].resource, id, &dirty);
 	}
@@ -567,12 +217,12 @@ static int on_look(sd_event_source *source, void *userdata)
 		struct dirty *dirty = cleaning->devices.items[i - 1];
 
 		if (look_at(cleaning, dirty, written_at) && !dirty->failure && dirty->number == 0)
-			begin(cleaning, dirty);
+			cleaning_run_begin(cleaning, dirty);
 		if (dirty->clean && dirty->ended.count == 0 && dirty->number == 0)
 			dirty_devices_remove(&cleaning->devices, dirty);
 	}
-	try_starts(cleaning);
-	(void)save(cleaning, &error);
+	cleaning_starts_try(cleaning);
+	(void)cleaning_run_save(cleaning, &error);
 	for (size_t i = 0; i < cleaning->manager->n_children; i++)
 		(void)cleaning_send(cleaning, cleaning->manager->children[i]);
 	plan(cleaning, ask_pods(cleaning));
@@ -581,18 +231,18 @@ static int on_look(sd_event_source *source, void *userdata)
 
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	look_soon(userdata);
+	cleaning_run_look_soon(userdata);
 	return 0;
 }
 
 void cleaning_changed(struct cleaning *cleaning)
 {
-	look_soon(cleaning);
+	cleaning_run_look_soon(cleaning);
 }
 
 static void on_books_changed(void *userdata)
 {
-	look_soon(userdata);
+	cleaning_run_look_soon(userdata);
 }
 
 /* --- messages --- */
@@ -621,7 +271,7 @@ static int take_devices(struct cleaning *cleaning, const struct child *child,
 	int r = 0;
 
 	for (size_t i = 0; i < ids->count && r >= 0; i++) {
-		device_of(child, ids->items[i], id);
+		cleaning_run_device_of(child, ids->items[i], id);
 		r = dirty_devices_add(&cleaning->devices, child->resource->name, id, &dirty);
 		if (r < 0)
 			return error_set(error, r, "%s",
@@ -631,36 +281,11 @@ static int take_devices(struct cleaning *cleaning, const struct child *child,
 			cleaning->devices.unsaved = true;
 		/* One that is dirty, without a known user, has had one that was missed. */
 		else if (dirty->users.count == 0 && dirty->taken_at == 0)
-			r = add_once(&cleaning->devices, &dirty->users, "unknown");
+			r = cleaning_run_add_once(&cleaning->devices, &dirty->users, "unknown");
 		dirty->clean = false;
 		dirty->taken_at = now;
 	}
-	return r < 0 ? error_set(error, r, "out of memory") : save(cleaning, error);
-}
-
-static void take_start(
-	struct cleaning *cleaning, const struct child *child, uint64_t number, struct strings *ids)
-{
-	struct start *start = NULL;
-	size_t n = 0;
-
-	for (const struct start *other = cleaning->starts; other; other = other->next)
-		n += other->child == child;
-	if (n < STARTS_MAX)
-		start = calloc(1, sizeof(*start));
-
-	if (!start) {
-		answer(child, number, "too many containers start at once; the kubelet will retry");
-		return;
-	}
-	start->child = child;
-	start->number = number;
-	start->deadline = now_usec(CLOCK_MONOTONIC) + CLEANING_WAIT;
-	start->ids = *ids;
-	*ids = (struct strings){ 0 };
-	start->next = cleaning->starts;
-	cleaning->starts = start;
-	look_soon(cleaning);
+	return r < 0 ? error_set(error, r, "out of memory") : cleaning_run_save(cleaning, error);
 }
 
 static bool take_use(
@@ -677,15 +302,32 @@ static bool take_use(
 	if (r == -EBADMSG || r == -EFBIG)
 		return false;
 	if (r < 0)
-		answer(child, message->number, "out of memory");
+		cleaning_starts_answer(child, message->number, "out of memory");
 	else if (message->phase == CHILD_USE_STARTED)
-		take_start(cleaning, child, message->number, &ids);
+		cleaning_starts_take(cleaning, child, message->number, &ids);
 	else {
 		(void)take_devices(cleaning, child, &ids, &error);
-		answer(child, message->number, error.message);
-		look_soon(cleaning);
+		cleaning_starts_answer(child, message->number, error.message);
+		cleaning_run_look_soon(cleaning);
 	}
 	return true;
+}
+
+static void take_result(struct cleaning *cleaning, const struct child *child, struct dirty *dirty,
+	const struct control_message *message)
+{
+	const struct log_fields fields = { .resource = dirty->resource, .device = dirty->id };
+	struct error error = { 0 };
+
+	dirty->number = 0;
+	if (message->phase == CHILD_CLEANED_FAILED)
+		cleaning_run_note_failure(cleaning, dirty, &fields, message->text);
+	else if (message->phase == CHILD_CLEANED_OK) {
+		cleaning_run_note_clean(cleaning, dirty);
+		log_full(LOG_INFO, &fields, "cleaned device %s after a pod", dirty->id);
+	}
+	(void)cleaning_run_save(cleaning, &error);
+	cleaning_run_look_soon(cleaning);
 }
 
 bool cleaning_take(
@@ -714,7 +356,7 @@ void cleaning_child_gone(struct cleaning *cleaning, const struct child *child)
 	for (struct start *start = cleaning->starts; start; start = next) {
 		next = start->next;
 		if (start->child == child)
-			(void)start_free(cleaning, start);
+			(void)cleaning_starts_free(cleaning, start);
 	}
 	for (size_t i = 0; i < cleaning->devices.count; i++)
 		if (streq(cleaning->devices.items[i]->resource, child->resource->name))
@@ -722,6 +364,12 @@ void cleaning_child_gone(struct cleaning *cleaning, const struct child *child)
 }
 
 /* --- what the processes are sent --- */
+
+/* Containers would wait in vain. */
+static bool waits_long(const struct dirty *dirty)
+{
+	return dirty->due_at > 0 && now_usec(CLOCK_MONOTONIC) - dirty->due_at > CLEANING_WAIT;
+}
 
 static int write_dirty(struct cleaning *cleaning, const struct child *child, FILE *stream)
 {
@@ -738,12 +386,15 @@ static int write_dirty(struct cleaning *cleaning, const struct child *child, FIL
 		if (!streq(dirty->resource, child->resource->name) || dirty->clean)
 			continue;
 		due = dirty->number > 0 ||
-			(usage_of(cleaning, dirty, &usage) >= 0 && !is_used(dirty, &usage));
+			(usage_of(cleaning, dirty, &usage) >= 0 && !usage_is_any(dirty, &usage));
 		usage_done(&usage);
 		if (dirty->failure)
 			(void)fprintf(stream,
 				"%s\tcould not be cleaned after a pod (devplugctl resume): %s\n",
 				dirty->id, dirty->failure);
+		else if (due && dirty->open && dirty->number == 0 && (slow || waits_long(dirty)))
+			(void)fprintf(stream, "%s\twaits to be cleaned after a pod: %s\n",
+				dirty->id, dirty->open);
 		else if (due)
 			(void)fprintf(stream, "%s\t%s\n", dirty->id,
 				slow ? "being cleaned after a pod" : "");
@@ -792,8 +443,8 @@ bool cleaning_resume(struct cleaning *cleaning, const char *resource, const char
 	dirty->again = 0;
 	cleaning->devices.unsaved = true;
 	if (force)
-		note_clean(cleaning, dirty);
-	look_soon(cleaning);
+		cleaning_run_note_clean(cleaning, dirty);
+	cleaning_run_look_soon(cleaning);
 	return true;
 }
 
@@ -806,6 +457,8 @@ int cleaning_new(struct manager *manager, struct cleaning **ret)
 		return -ENOMEM;
 	cleaning->manager = manager;
 	r = dirty_devices_load(&cleaning->devices, manager->config->runtime_dir);
+	if (r >= 0)
+		r = node_users_new(manager, &cleaning->node_users);
 	if (r >= 0)
 		r = sd_event_add_defer(manager->event, &cleaning->look, on_look, cleaning);
 	if (r >= 0)
@@ -827,10 +480,13 @@ struct cleaning *cleaning_free(struct cleaning *cleaning)
 	if (cleaning->manager->pods)
 		pod_resources_cancel(cleaning->manager->pods, cleaning);
 	while (cleaning->starts)
-		(void)start_free(cleaning, cleaning->starts);
+		(void)cleaning_starts_free(cleaning, cleaning->starts);
 	sd_event_source_disable_unref(cleaning->look);
 	sd_event_source_disable_unref(cleaning->timer);
+	(void)node_users_free(cleaning->node_users);
 	dirty_devices_done(&cleaning->devices);
+	free(cleaning->asked_resource);
+	free(cleaning->asked_id);
 	free(cleaning);
 	return NULL;
 }

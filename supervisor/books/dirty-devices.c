@@ -26,6 +26,7 @@ static struct dirty *dirty_free(struct dirty *dirty)
 	strings_done(&dirty->seen);
 	strings_done(&dirty->ended);
 	free(dirty->failure);
+	free(dirty->open);
 	free(dirty->resource);
 	free(dirty->id);
 	free(dirty);

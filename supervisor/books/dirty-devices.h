@@ -22,10 +22,13 @@ struct dirty {
 	struct strings ended; /* that have ended, while the kubelet's checkpoint contains them */
 	char *failure;        /* why it could not be cleaned; NULL: it could, or was not tried */
 	/* Not saved; times are of CLOCK_MONOTONIC. */
-	uint64_t taken_at; /* when it was allocated, until the checkpoint shows it; 0: not */
-	uint64_t number;   /* of CHILD_CLEAN, while it is cleaned; 0: it is not */
-	uint64_t since;    /* when that began */
-	uint64_t again;    /* not before */
+	uint64_t taken_at;  /* when it was allocated, until the checkpoint shows it; 0: not */
+	uint64_t number;    /* of CHILD_CLEAN, while it is cleaned; 0: it is not */
+	uint64_t since;     /* when that began */
+	uint64_t again;     /* not before */
+	uint64_t due_at;    /* since when it waits to be cleaned; 0: it does not */
+	uint64_t unused_at; /* when no process had its nodes open; 0: never */
+	char *open;         /* why it waits: a process has it open; NULL: none is known */
 };
 
 struct dirty_devices {

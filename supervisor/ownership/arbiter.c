@@ -514,6 +514,24 @@ bool claimant_is_waiting(const struct claimant *claimant)
 	return claimant->asked;
 }
 
+int claimant_nodes(const struct claimant *claimant, const char *id, struct strings *ret)
+{
+	int r = 0;
+
+	if (!claimant->list || claimant->fd >= 0)
+		return -EAGAIN;
+	for (size_t i = 0; i < claimant->list->n_devices; i++) {
+		const struct hardware_device *device = &claimant->list->devices[i];
+
+		if (!streq(device->id, id))
+			continue;
+		for (const char *const *claim = device->claims; *claim && r >= 0; claim++)
+			if (**claim == '/')
+				r = strings_add(ret, *claim, strlen(*claim));
+	}
+	return r;
+}
+
 const char *claimant_note(const struct claimant *claimant)
 {
 	return claimant->note;

@@ -72,6 +72,11 @@ void claimant_set_overlap(struct claimant *claimant, bool overlap);
  * devices that are assigned to pods, and what outdated answers lead to is unhealthy. */
 void claimant_set_booked(struct claimant *claimant, struct bookings *booked);
 
+/* Adds the paths of the nodes that belong to the device of the resource alone. Returns 0, -ENOMEM,
+ * or -EAGAIN if they are not known yet. */
+struct strings;
+int claimant_nodes(const struct claimant *claimant, const char *id, struct strings *ret);
+
 /* Whether an answer to Allocate that the kubelet stores for a device of the resource is outdated.
  */
 bool claimant_replays(const struct claimant *claimant);

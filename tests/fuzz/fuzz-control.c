@@ -9,6 +9,7 @@
 #include "common/control-cluster.h"
 #include "common/control-exporter.h"
 #include "common/control-kubelet-client.h"
+#include "common/control-node-users.h"
 #include "common/control-pods.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -41,6 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		&control_client,
 		&control_cluster,
 		&control_exporter,
+		&control_node_users,
 		&control_pods,
 	};
 

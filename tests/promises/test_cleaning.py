@@ -5,10 +5,11 @@ docs/complaints.md: none.
 """
 import json
 import os
+import stat
 import subprocess
 import unittest
 
-from node import NodeTest, program, static, until
+from node import NodeTest, UNIT_CAPABILITIES, UNIT_UID, as_unit, path, program, static, until
 
 CLEAN = """#!/bin/sh
 # Runs in place of a program that cleans the hardware. It waits while there is a file "wait".
@@ -44,9 +45,10 @@ class Cleaning(NodeTest):
         self.node.start()
         self.node.await_serving()
 
-    def configure(self, count=1, timeout=20, more=""):
+    def configure(self, count=1, timeout=20, more="", nodes=None):
+        keys = f'release = {{ command = ( "{self.script}", "${{id}}" ); timeout = {timeout}; }}; {more}'
         self.node.configure(
-            static("gpu", count, f'release = {{ command = ( "{self.script}", "${{id}}" ); timeout = {timeout}; }}; {more}'),
+            path("gpu", nodes, keys) if nodes else static("gpu", count, keys),
             kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock"; '
                     f'pod_resources_interval = 1; pod_logs_dir = "{self.node.kubelet_state}/pod-logs";')
 
@@ -285,6 +287,87 @@ class Cleaning(NodeTest):
         self.begin(more="share = { replicas = 1025; };")
         self.assertIn("at most 1024 devices", json.dumps(self.node.pod("a", gpu=1025)[1]))
         self.assertIsNone(self.node.pod("b", gpu=1024)[1])
+
+    # --- processes of the host
+
+    def begin_with_node(self, timeout=20, more=""):
+        """Devices of a node whose number no other process has open: that of /dev/full."""
+        os.mkdir(self.node.path("dev"))
+        self.file = self.node.path("dev/gpu-0")
+        os.mknod(self.file, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        self.configure(timeout=timeout, more=more, nodes=self.node.path("dev/gpu-*"))
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=1)
+
+    def open_node(self):
+        with open(self.file) as node:
+            process = subprocess.Popen(["sleep", "1000"], stdin=node)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_not_while_a_process_has_it_open(self):
+        self.begin_with_node()
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        process = self.open_node()
+        self.remove("a")
+        reason = f"process {process.pid} (sleep) has {os.path.realpath(self.file)} open"
+        until(lambda: f"waits to be cleaned after a pod: {reason}" in self.node.output(), "the process to be found")
+        pod = self.begin_pod("b")
+        until(lambda: self.device().get("allocations") == 2, "the pod to wait")
+        self.assertEqual(self.log(), [])
+        process.kill()
+        process.wait()
+        self.assertEqual(self.end_pod(pod)[0], 0)
+        self.assertEqual(len(self.log()), 2)
+
+    def test_process_that_keeps_it_open_is_named(self):
+        """With a long time limit, at once."""
+        self.begin_with_node(timeout=60)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        process = self.open_node()
+        self.remove("a")
+        self.node.await_allocatable(gpu=0)
+        reason = f"waits to be cleaned after a pod: process {process.pid} (sleep) has {os.path.realpath(self.file)} open"
+        until(lambda: self.device()["reason"] == reason, "the reason")
+        self.assertEqual(self.log(), [])
+        process.kill()
+        process.wait()
+        self.node.await_allocatable(gpu=1)
+        self.assertEqual(len(self.log()), 2)
+
+    def test_probe_that_has_it_open(self):
+        """devplugd's own programs do not keep a device from being cleaned."""
+        script = self.node.path("probe")
+        with open(script, "w") as stream:
+            stream.write(f"#!/bin/sh\necho >{self.folder}/probed\nexec sleep 1000 <$1\n")
+        os.chmod(script, 0o755)
+        self.begin_with_node(more=f'health = ( {{ probe = "exec"; severity = "notice"; timeout = 1000; '
+                                  f'command = ( "{script}", "${{node}}" ); }} );')
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        until(lambda: os.path.exists(f"{self.folder}/probed"), "the probe to run")
+        self.remove("a")
+        until(lambda: len(self.log()) == 2, "the device to be cleaned")
+
+    def test_it_is_not_cleaned_blindly(self):
+        """The unit does not let devplugd see the processes of others; a drop-in does."""
+        for folder in (self.node.plugins, self.node.run):
+            os.makedirs(folder, exist_ok=True)
+        for folder in (self.node.dir, self.node.run, self.node.path("state")):
+            os.chown(folder, UNIT_UID, UNIT_UID)
+        self.node.prefix = as_unit()
+        self.begin_with_node(timeout=60)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.remove("a")
+        until(lambda: "it lacks CAP_SYS_PTRACE; install the drop-in clean.conf" in (self.device()["reason"] or ""), "the reason")
+        self.assertEqual(self.log(), [])
+        self.node.stop()
+        UNIT_CAPABILITIES.append("sys_ptrace")
+        self.addCleanup(UNIT_CAPABILITIES.remove, "sys_ptrace")
+        self.node.prefix = as_unit()
+        self.node.start()
+        until(lambda: len(self.log()) == 2, "the device to be cleaned")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ DRIVERS = [os.path.relpath(path, ROOT) for path in sorted(glob.glob(ROOT + "/dri
 DRIVERS = [path for path in DRIVERS if path not in GROUND and path != "drivers/allocation"]
 ABOVE = ["drivers/allocation", "drivers", "configuration", "dra/model", "supervisor/process", "supervisor/ownership", "supervisor/files",
          "supervisor/kubelet", "supervisor/children", "supervisor/control", "supervisor/books", "supervisor/sessions", "supervisor/helpers",
-         "supervisor", "supervisor/ctl", "proto", "proto/plugin", "nvml", "exporter", "dra", "kubelet", "kubelet/conformance"]
+         "supervisor", "supervisor/ctl", "proto", "proto/plugin", "node-users", "nvml", "exporter", "dra", "kubelet", "kubelet/conformance"]
 
 
 def sources(*tops):
@@ -69,7 +69,7 @@ def rank(directory):
 
 class SourceTree(unittest.TestCase):
     def setUp(self):
-        self.sources = list(sources("common", "drivers", "configuration", "supervisor", "proto", "nvml", "exporter", "dra", "kubelet"))
+        self.sources = list(sources("common", "drivers", "configuration", "supervisor", "proto", "node-users", "nvml", "exporter", "dra", "kubelet"))
         self.assertGreater(len(self.sources), 200)
 
     def test_directories(self):
@@ -250,7 +250,7 @@ class SourceTree(unittest.TestCase):
 
     def test_names_are_unique(self):
         names = collections.defaultdict(list)
-        for path in sources("common", "drivers", "configuration", "supervisor", "proto", "nvml", "exporter", "dra", "kubelet", "tests", "docs"):
+        for path in sources("common", "drivers", "configuration", "supervisor", "proto", "node-users", "nvml", "exporter", "dra", "kubelet", "tests", "docs"):
             names[os.path.basename(path)].append(path)
         shared = {name: paths for name, paths in names.items() if len(paths) > 1 and name != "main.c"}
         self.assertEqual(shared, {})

@@ -21,6 +21,7 @@
 #include "common/control-cluster.h"
 #include "common/control-exporter.h"
 #include "common/control-kubelet-client.h"
+#include "common/control-node-users.h"
 #include "common/control-pods.h"
 #include "common/descriptors.h"
 #include "common/foreign.h"
@@ -224,6 +225,7 @@ static const struct {
 	{ "client", &control_client },
 	{ "cluster", &control_cluster },
 	{ "exporter", &control_exporter },
+	{ "node-users", &control_node_users },
 	{ "pods", &control_pods },
 };
 

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs the program that cleans a device: decides whether that is possible now. It is not while a
+ * process of the host has the device open.
+ */
+#include "supervisor/books/cleaning-run.h"
+
+#include "common/control-child.h"
+#include "supervisor/books/booked.h"
+#include "supervisor/children/child.h"
+#include "supervisor/ownership/arbiter.h"
+
+/* As many as the process of a resource runs at a time. */
+#define RUNS_MAX 4
+#define RETRY    USEC_PER_SEC
+/* How long it counts that no process has a device open. */
+#define UNUSED_AGE USEC_PER_SEC
+
+void usage_done(struct usage *usage)
+{
+	strings_done(&usage->all);
+	strings_done(&usage->live);
+}
+
+int usage_of(struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret)
+{
+	int r = booked_users(cleaning->manager->booked, dirty->resource, dirty->id, NULL, &ret->all,
+		&ret->live, &ret->admin);
+
+	for (size_t i = 0; i < dirty->ended.count && r >= 0; i++)
+		(void)strings_remove(&ret->live, dirty->ended.items[i]);
+	return r;
+}
+
+bool usage_is_any(const struct dirty *dirty, const struct usage *usage)
+{
+	return usage->live.count > 0 || usage->admin || dirty->taken_at > 0;
+}
+
+int cleaning_run_add_once(struct dirty_devices *devices, struct strings *strings, const char *text)
+{
+	if (strings_contain(strings, text))
+		return 0;
+	devices->unsaved = true;
+	return strings_add(strings, text, strlen(text));
+}
+
+int64_t cleaning_run_seconds_left(const struct dirty *dirty, const struct declaration *declaration)
+{
+	uint64_t end = dirty->since + declaration->release.timeout;
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	return (int64_t)((end - MIN_OF(end, now) + USEC_PER_SEC - 1) / USEC_PER_SEC);
+}
+
+/* --- saving --- */
+
+/* Returns 0, or negative errno with the error filled. */
+int cleaning_run_save(struct cleaning *cleaning, struct error *error)
+{
+	int r = dirty_devices_save(&cleaning->devices);
+
+	if (log_once_admits(&cleaning->save_logged, r < 0 ? strerror(-r) : NULL))
+		log_error(
+			"cannot save which devices are dirty in %s: %s; no pod gets a device of a resource with `release` until that works",
+			cleaning->devices.path, strerror(-r));
+	if (r < 0)
+		return error_set(error, r,
+			"cannot save that the device is in use in %s: %s; make room there",
+			cleaning->devices.path, strerror(-r));
+	return 0;
+}
+
+void cleaning_run_look_soon(struct cleaning *cleaning)
+{
+	(void)sd_event_source_set_enabled(cleaning->look, SD_EVENT_ONESHOT);
+}
+
+/* --- the program --- */
+
+const struct child *cleaning_run_ready_child(const struct cleaning *cleaning, const char *resource)
+{
+	const struct child *child = manager_find_child(cleaning->manager, resource);
+	const struct declaration *declaration = child ? child_declaration(child) : NULL;
+
+	return declaration && declaration_cleans(declaration) &&
+			(child->devices_fd >= 0 || child->devices_too_large)
+		? child
+		: NULL;
+}
+
+static size_t count_running(const struct cleaning *cleaning, const char *resource)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < cleaning->devices.count; i++)
+		n += cleaning->devices.items[i]->number > 0 &&
+			streq(cleaning->devices.items[i]->resource, resource);
+	return n;
+}
+
+/* --- processes that have a device open --- */
+
+/* Takes the reason why the device cannot be cleaned now; NULL: there is none. */
+static void set_open(struct dirty *dirty, const char *why)
+{
+	if (why && (!dirty->open || !streq(why, dirty->open)))
+		log_full(LOG_NOTICE,
+			&(struct log_fields){ .resource = dirty->resource, .device = dirty->id },
+			"device %s waits to be cleaned after a pod: %s", dirty->id, why);
+	free(dirty->open);
+	dirty->open = why ? strdup(why) : NULL;
+}
+
+static void on_node_users(const char *user, const char *failure, void *userdata)
+{
+	struct cleaning *cleaning = userdata;
+	struct dirty *dirty = dirty_devices_find(
+		&cleaning->devices, cleaning->asked_resource, cleaning->asked_id);
+
+	cleaning_run_look_soon(cleaning);
+	if (!dirty)
+		return;
+	if (user && !*user) {
+		dirty->unused_at = now_usec(CLOCK_MONOTONIC);
+		dirty->again = 0;
+		set_open(dirty, NULL);
+	} else
+		set_open(dirty, user ?: failure);
+}
+
+static int ask_users(struct cleaning *cleaning, const struct dirty *dirty,
+	const struct child *child, struct error *error)
+{
+	_cleanup_strings_ struct strings paths = { 0 };
+	char *resource, *id;
+	int r;
+
+	r = claimant_nodes(child->claimant, dirty->id, &paths);
+	if (r < 0)
+		return error_set(error, r, "its nodes are not known");
+	r = node_users_ask(cleaning->node_users,
+		declaration_root(&resource_applied(child->resource)->declaration), &paths,
+		on_node_users, cleaning, error);
+	if (r <= 0)
+		return r;
+	resource = strdup(dirty->resource);
+	id = strdup(dirty->id);
+	free(cleaning->asked_resource);
+	free(cleaning->asked_id);
+	/* Without memory, the answer is about no device. */
+	cleaning->asked_resource = resource ?: strdup("");
+	cleaning->asked_id = id ?: strdup("");
+	return 1;
+}
+
+/* Returns whether no process has the device open, as far as that was found out just now. */
+static bool is_unused(
+	struct cleaning *cleaning, struct dirty *dirty, const struct child *child, uint64_t now)
+{
+	struct error error = { 0 };
+	int r;
+
+	if (dirty->unused_at > 0 && now - dirty->unused_at < UNUSED_AGE)
+		return true;
+	r = ask_users(cleaning, dirty, child, &error);
+	if (r < 0 && r != -EAGAIN && r != -EBUSY)
+		set_open(dirty, error.message);
+	return r == 0;
+}
+
+/* Begins to clean a device, unless that is impossible now. */
+void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty)
+{
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_CLEAN);
+	const struct child *child = cleaning_run_ready_child(cleaning, dirty->resource);
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	if (!child || dirty->again > now || count_running(cleaning, dirty->resource) >= RUNS_MAX)
+		return;
+	dirty->again = now + RETRY;
+	if (!is_unused(cleaning, dirty, child, now))
+		return;
+	dirty->unused_at = 0;
+	message.number = ++cleaning->number;
+	(void)snprintf(message.text, sizeof(message.text), "%s", dirty->id);
+	if (control_send(child->process.control_fd, &message) < 0)
+		return;
+	dirty->number = message.number;
+	dirty->since = now;
+}
+
+void cleaning_run_note_failure(struct cleaning *cleaning, struct dirty *dirty,
+	const struct log_fields *fields, const char *why)
+{
+	free(dirty->failure);
+	dirty->failure = strdup(*why ? why : "the program gave no reason");
+	cleaning->devices.unsaved = true;
+	log_full(LOG_WARNING, fields,
+		"device %s could not be cleaned after a pod, and is not offered until \"devplugctl resume %s %s\": %s",
+		dirty->id, dirty->resource, dirty->id, dirty->failure ?: "");
+}
+
+/* No pod that had it until now matters any more. */
+void cleaning_run_note_clean(struct cleaning *cleaning, struct dirty *dirty)
+{
+	struct usage usage = { 0 };
+
+	strings_done(&dirty->users);
+	strings_done(&dirty->seen);
+	dirty->clean = dirty->taken_at <= dirty->since;
+	cleaning->devices.unsaved = true;
+	(void)usage_of(cleaning, dirty, &usage);
+	/* It may have been allocated meanwhile. */
+	dirty->clean = dirty->clean && usage.live.count == 0;
+	usage_done(&usage);
+}
+
+/* The device of an offered id. */
+void cleaning_run_device_of(
+	const struct child *child, const char *offered, char ret[OFFERED_ID_MAX + 1])
+{
+	const struct declaration *declaration = child_declaration(child);
+	size_t length = strlen(offered);
+	unsigned replica;
+
+	if (declaration && declaration_is_shared(declaration))
+		(void)offered_id_split(offered, &length, &replica);
+	(void)snprintf(ret, OFFERED_ID_MAX + 1, "%.*s", (int)MIN_OF(length, (size_t)OFFERED_ID_MAX),
+		offered);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Inside of cleaning: its state, who has a device, and the program that cleans one.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "common/log.h"
+#include "common/offered-id.h"
+#include "drivers/model/declaration.h"
+#include "supervisor/books/cleaning.h"
+#include "supervisor/books/dirty-devices.h"
+#include "supervisor/books/node-users.h"
+#include "supervisor/children/manager.h"
+
+struct start;
+
+struct cleaning {
+	struct manager *manager;
+	struct dirty_devices devices;
+	struct start *starts; /* of containers */
+	uint64_t number;      /* of the last CHILD_CLEAN */
+	sd_event_source *look, *timer;
+	uint64_t asked_at; /* when PodResources was asked last; CLOCK_MONOTONIC */
+	bool asking;
+	struct log_once save_logged;
+	struct node_users *node_users;
+	char *asked_resource, *asked_id; /* the device that node_users was asked about */
+};
+
+/* Who has a device: see booked_users(); without pods that are known to have ended. */
+struct usage {
+	struct strings all, live;
+	bool admin;
+};
+void usage_done(struct usage *usage);
+
+/* Returns 0, or negative errno as booked_users(). */
+int usage_of(struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret);
+
+/* Whether any pod or claim has the device, or may get it at this moment. */
+bool usage_is_any(const struct dirty *dirty, const struct usage *usage);
+
+/* Adds a string, unless it is there. Returns 0 or -ENOMEM. */
+int cleaning_run_add_once(struct dirty_devices *devices, struct strings *strings, const char *text);
+
+/* Writes what has changed. Returns 0, or negative errno with the error filled; logs it. */
+int cleaning_run_save(struct cleaning *cleaning, struct error *error);
+
+/* Has everything decided again soon. */
+void cleaning_run_look_soon(struct cleaning *cleaning);
+
+/* The process that can clean devices of the resource, or NULL. */
+const struct child *cleaning_run_ready_child(const struct cleaning *cleaning, const char *resource);
+
+/* The device of an offered id of the process. */
+void cleaning_run_device_of(
+	const struct child *child, const char *offered, char ret[OFFERED_ID_MAX + 1]);
+
+/* The rest of the time limit, in whole seconds. */
+int64_t cleaning_run_seconds_left(const struct dirty *dirty, const struct declaration *declaration);
+
+/* Begins to clean a device that no pod uses now, unless that is impossible yet. */
+void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty);
+
+/* The device was cleaned, or could not be. */
+void cleaning_run_note_clean(struct cleaning *cleaning, struct dirty *dirty);
+void cleaning_run_note_failure(struct cleaning *cleaning, struct dirty *dirty,
+	const struct log_fields *fields, const char *why);

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides whether a container may start with its devices: those that its pod has had, or that are
+ * clean, or that another pod shares. Any other device is cleaned first.
+ */
+#include "supervisor/books/cleaning-starts.h"
+
+#include "common/control-child.h"
+#include "supervisor/books/booked.h"
+#include "supervisor/children/child.h"
+
+/* How many containers of one resource wait for their start. */
+#define STARTS_MAX 64
+
+void cleaning_starts_answer(const struct child *child, uint64_t number, const char *why)
+{
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_USED);
+
+	message.number = number;
+	(void)snprintf(message.text, sizeof(message.text), "%s", why);
+	(void)control_send(child->process.control_fd, &message);
+}
+
+struct start *cleaning_starts_free(struct cleaning *cleaning, struct start *start)
+{
+	for (struct start **s = &cleaning->starts; *s; s = &(*s)->next)
+		if (*s == start) {
+			*s = start->next;
+			break;
+		}
+	strings_done(&start->ids);
+	free(start);
+	return NULL;
+}
+
+/* The pod that the kubelet starts a container of. Returns 0, -ENODATA if the checkpoint does not
+ * show it (yet), or negative errno. */
+static int find_user(struct cleaning *cleaning, const struct dirty *dirty, const char *offered,
+	struct usage *usage, const char **ret)
+{
+	int r = booked_users(cleaning->manager->booked, dirty->resource, dirty->id, offered,
+		&usage->all, &usage->live, &usage->admin);
+
+	if (r < 0)
+		return r;
+	/* If there are several, it is the new one: another pod may just have ended. */
+	*ret = NULL;
+	for (size_t i = 0; i < usage->live.count; i++)
+		if (!*ret || !strings_contain(&dirty->users, usage->live.items[i]))
+			*ret = usage->live.items[i];
+	return *ret ? 0 : -ENODATA;
+}
+
+/* Whether anyone else has the device, so that it cannot be cleaned. */
+static bool is_shared_with(const struct usage *usage, const char *user)
+{
+	return usage->admin || usage->live.count > 1 ||
+		(usage->live.count == 1 && !streq(usage->live.items[0], user));
+}
+
+/* Lets the user have the device, or has it cleaned. Returns 1 if the user may have it, 0 if not
+ * yet, or negative errno with the error filled. */
+static int admit(struct cleaning *cleaning, struct dirty *dirty, const char *user,
+	const struct usage *usage, struct error *error)
+{
+	const struct child *child = cleaning_run_ready_child(cleaning, dirty->resource);
+	bool known = strings_contain(&dirty->users, user);
+	int64_t left;
+
+	if (dirty->failure)
+		return error_set(error, -EIO,
+			"device %s could not be cleaned after a pod (devplugctl resume): %s",
+			dirty->id, dirty->failure);
+	if (!known && !dirty->clean && dirty->users.count > 0 && dirty->number == 0 &&
+		!is_shared_with(usage, user))
+		cleaning_run_begin(cleaning, dirty);
+	left = dirty->number > 0 && child
+		? cleaning_run_seconds_left(dirty, child_declaration(child))
+		: 0;
+	if (left > (int64_t)(RELEASE_SHORT / USEC_PER_SEC))
+		return error_set(error, -EBUSY,
+			"device %s is being cleaned after a pod, %lld s left; the kubelet will retry",
+			dirty->id, (long long)left);
+	if (dirty->number > 0 ||
+		(!known && !dirty->clean && dirty->users.count > 0 && !is_shared_with(usage, user)))
+		return 0;
+	(void)strings_remove(&dirty->ended, user);
+	if (dirty->clean)
+		cleaning->devices.unsaved = true;
+	dirty->clean = false;
+	return cleaning_run_add_once(&cleaning->devices, &dirty->users, user) < 0
+		? error_set(error, -ENOMEM, "out of memory")
+		: 1;
+}
+
+static int admit_id(struct cleaning *cleaning, const struct start *start, const char *offered,
+	struct error *error)
+{
+	struct usage own = { 0 }, usage = { 0 };
+	const char *user = NULL;
+	struct dirty *dirty;
+	char id[OFFERED_ID_MAX + 1];
+	int r;
+
+	cleaning_run_device_of(start->child, offered, id);
+	r = dirty_devices_add(&cleaning->devices, start->child->resource->name, id, &dirty);
+	if (r >= 0)
+		r = find_user(cleaning, dirty, offered, &own, &user);
+	if (r >= 0)
+		r = usage_of(cleaning, dirty, &usage);
+	if (r >= 0)
+		r = admit(cleaning, dirty, user, &usage, error);
+	else if (r == -ENODATA)
+		r = 0;
+	else
+		(void)error_set(error, r, "cannot determine the pod of device %s: %s", id,
+			r == -EAGAIN ? "the kubelet's checkpoint cannot be read" : strerror(-r));
+	usage_done(&own);
+	usage_done(&usage);
+	return r;
+}
+
+/* Why a container waits, for the time when it has waited long enough. */
+static void explain_wait(
+	const struct cleaning *cleaning, const struct start *start, char *ret, size_t size)
+{
+	const struct declaration *declaration = child_declaration(start->child);
+
+	(void)snprintf(ret, size,
+		"the kubelet's checkpoint does not show the pod that starts; the kubelet will retry");
+	for (size_t i = 0; i < start->ids.count && declaration; i++) {
+		char id[OFFERED_ID_MAX + 1];
+		const struct dirty *dirty;
+
+		cleaning_run_device_of(start->child, start->ids.items[i], id);
+		dirty = dirty_devices_find(&cleaning->devices, start->child->resource->name, id);
+		if (dirty && dirty->number > 0)
+			(void)snprintf(ret, size,
+				"device %s is being cleaned after a pod, %lld s left; the kubelet will retry",
+				id, (long long)cleaning_run_seconds_left(dirty, declaration));
+		else if (dirty && !dirty->clean && dirty->users.count > 0)
+			(void)snprintf(ret, size,
+				"device %s waits to be cleaned after a pod%s%s; the kubelet will retry",
+				id, dirty->open ? ": " : "", dirty->open ?: "");
+	}
+}
+
+/* Answers the start of a container, if that is decided. */
+static void try_start(struct cleaning *cleaning, struct start *start)
+{
+	struct error error = { 0 };
+	bool waits = false;
+	int r = 0;
+
+	for (size_t i = 0; i < start->ids.count && r >= 0; i++) {
+		r = admit_id(cleaning, start, start->ids.items[i], &error);
+		waits = waits || r == 0;
+	}
+	if (r >= 0 && !waits)
+		r = cleaning_run_save(cleaning, &error);
+	if (r >= 0 && waits) {
+		if (now_usec(CLOCK_MONOTONIC) < start->deadline)
+			return;
+		explain_wait(cleaning, start, error.message, sizeof(error.message));
+	}
+	cleaning_starts_answer(start->child, start->number, error.message);
+	(void)cleaning_starts_free(cleaning, start);
+}
+
+void cleaning_starts_try(struct cleaning *cleaning)
+{
+	struct start *next;
+
+	for (struct start *start = cleaning->starts; start; start = next) {
+		next = start->next;
+		try_start(cleaning, start);
+	}
+}
+
+void cleaning_starts_take(
+	struct cleaning *cleaning, const struct child *child, uint64_t number, struct strings *ids)
+{
+	struct start *start = NULL;
+	size_t n = 0;
+
+	for (const struct start *other = cleaning->starts; other; other = other->next)
+		n += other->child == child;
+	if (n < STARTS_MAX)
+		start = calloc(1, sizeof(*start));
+
+	if (!start) {
+		cleaning_starts_answer(
+			child, number, "too many containers start at once; the kubelet will retry");
+		return;
+	}
+	start->child = child;
+	start->number = number;
+	start->deadline = now_usec(CLOCK_MONOTONIC) + CLEANING_WAIT;
+	start->ids = *ids;
+	*ids = (struct strings){ 0 };
+	start->next = cleaning->starts;
+	cleaning->starts = start;
+	cleaning_run_look_soon(cleaning);
+}

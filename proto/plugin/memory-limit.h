@@ -8,7 +8,8 @@
  * both into a message and an exit, and the supervisor starts another process.
  */
 
-/* Bytes of private writable memory, used or not; docs/limits.md explains the choice. */
+/* Bytes of private writable memory, used or not; docs/contributing/limits.md explains the choice.
+ */
 #define MEMORY_MAX (512UL << 20)
 
 /* Limits this process and the processes that it forks; drivers/host/command-spawn.c removes the

@@ -2,7 +2,7 @@
 """Calls that always fail, one by one: what devplugd says and does then, and that faults are injected at all. The tests
 of the main job and of the kubelet's restarts run with failures at random besides (CMakeLists.txt).
 
-docs/complaints.md: R12.
+complaints.md: R12.
 """
 import os
 import shutil

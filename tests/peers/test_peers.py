@@ -2,7 +2,7 @@
 """Each translation in docs/peers, a block fenced with "conf CASE", is tried on the host that CASE.tree describes: what
 is found and what a container is given must be what CASE.json says.
 
-docs/complaints.md: R20.
+complaints.md: R20.
 """
 import glob
 import json
@@ -150,7 +150,7 @@ class Peers(unittest.TestCase):
 
     def test_named_tests_exist(self):
         """The page about the peers' tests names tests of ours, after the file that has them."""
-        with open(os.path.join(PAGES, "tests.md")) as file:
+        with open(os.path.join(PAGES, "../contributing/peers-tests.md")) as file:
             rows = [line.split("|")[2] for line in file if line.startswith("| ")]
         count = 0
         for row in rows:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """P1 and P10 at start: a bad file starts nothing, exits 78 and says where and what.
 
-docs/complaints.md: R11, M8.
+complaints.md: R11, M8.
 """
 import os
 import subprocess

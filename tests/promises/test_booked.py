@@ -2,7 +2,7 @@
 """P17: a device that the kubelet has booked stays listed, with its NUMA node, whatever becomes of it: a kubelet that is
 restarted neither panics nor fails the pod.
 
-docs/complaints.md: none of the other plugins tries.
+complaints.md: none of the other plugins tries.
 """
 import concurrent.futures
 import glob

@@ -2,7 +2,7 @@
 """P13 and P15: 1000 random SIGKILLs of children under an allocation load ($DEVPLUGD_TEST_SCALE scales that; a build
 with sanitizers has 200). No registration is lost, and no two of one resource ever overlap.
 
-docs/complaints.md: R25.
+complaints.md: R25.
 """
 import os
 import random

@@ -2,7 +2,7 @@
 """Network devices end to end: what devplugd offers is moved into a pod by the CNI plugins that a node has, called as Multus
 and a container runtime call them, in network namespaces of their own. The networks are those of docs/examples/networks.
 
-docs/complaints.md: M7.
+complaints.md: M7.
 """
 import json
 import os

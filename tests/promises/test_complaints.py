@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users of other device plugins complain of, seen from the pod and the kubelet. docs/complaints.md says which test
+"""What users of other device plugins complain of, seen from the pod and the kubelet. docs/contributing/complaints.md says which test
 answers which complaint; that each does, and bears the complaint's number, is checked here, too."""
 import json
 import os
@@ -13,7 +13,7 @@ import unittest
 from node import NodeTest, path, program, static, until
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-PAGE = os.path.join(HERE, "../../docs/complaints.md")
+PAGE = os.path.join(HERE, "../../docs/contributing/complaints.md")
 
 
 class Complaints(NodeTest):
@@ -210,7 +210,7 @@ class Complaints(NodeTest):
 
 
 class Page(unittest.TestCase):
-    """docs/complaints.md: a row is | number | complaint | answer | tests |, M5, M10."""
+    """complaints.md: a row is | number | complaint | answer | tests |, M5, M10."""
 
     def rows(self):
         with open(PAGE) as file:

@@ -2,7 +2,7 @@
 """The discovery programs for ONVIF cameras and OPC UA servers in docs/examples/exec, against small servers of our own, and
 as devplugd runs them.
 
-docs/complaints.md: none; Akri's handlers for the same.
+complaints.md: none; Akri's handlers for the same.
 """
 import http.server
 import json

@@ -257,11 +257,11 @@ class Page(unittest.TestCase):
 
 
 class Coverage(unittest.TestCase):
-    """docs/dra-coverage.md"""
+    """docs/contributing/dra-coverage.md"""
 
     def test_cases_and_tests_exist(self):
         folder = os.path.dirname(os.path.realpath(__file__))
-        with open(os.path.join(folder, "../../docs/dra-coverage.md")) as file:
+        with open(os.path.join(folder, "../../docs/contributing/dra-coverage.md")) as file:
             cells = re.findall(r"^\| [^|]* \| ([^|]*) \|$", file.read(), re.M)
         found = {int(number) for cell in cells for number in re.findall(r"\b1\d\d\b", re.split("not done|:", cell)[0])}
         self.assertEqual(found, dra_cases())

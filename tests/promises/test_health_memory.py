@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """P14, memory: what probes found outlives the child and the daemon, and goes with the resource.
 
-docs/complaints.md: R3.
+complaints.md: R3.
 """
 import json
 import os

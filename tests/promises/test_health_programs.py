@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs for health probes in docs/examples/exec, against small servers of our own.
 
-docs/complaints.md: none; the ROCm plugin asks AMD's metrics exporter in the same way.
+complaints.md: none; the ROCm plugin asks AMD's metrics exporter in the same way.
 """
 import contextlib
 import importlib.machinery

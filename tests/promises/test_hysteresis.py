@@ -2,7 +2,7 @@
 """P14, first part: a device changes sides after as many results in a row as fail_after and recover_after say, seen
 from the kubelet. Results are counted here, not time.
 
-docs/complaints.md: R4.
+complaints.md: R4.
 """
 import os
 import unittest

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """devplug-kubelet conformance: devplugd passes every case, and each planted fault fails exactly the cases meant for it.
 
-docs/complaints.md: M6.
+complaints.md: M6.
 """
 import concurrent.futures
 import os

@@ -3,7 +3,7 @@
 sanitizers has 20). By SIGTERM and SIGKILL, at once and after a while, with the clean-up of kubelet 1.32 and of
 1.36, and with the race in which the end of an old stream disconnects the new plugin. How fast it is: make bench.
 
-docs/complaints.md: R1.
+complaints.md: R1.
 """
 import random
 import signal

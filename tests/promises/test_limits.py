@@ -46,10 +46,10 @@ def constant(name, path):
 
 
 class Page(unittest.TestCase):
-    """docs/limits.md: a row is | limit | value | when exceeded | set by | tests |."""
+    """docs/contributing/limits.md: a row is | limit | value | when exceeded | set by | tests |."""
 
     def rows(self):
-        with open(os.path.join(ROOT, "docs/limits.md")) as file:
+        with open(os.path.join(ROOT, "docs/contributing/limits.md")) as file:
             for line in file:
                 cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
                 if line.startswith("|") and len(cells) == 5 and cells[0] != "limit" and not set(line) <= set("|-\n"):
@@ -72,6 +72,10 @@ class Page(unittest.TestCase):
                     self.assertTrue(os.path.exists(os.path.join(ROOT, re.search(r"`(\S+)`", place)[1])))
                 compared += bool(setting or macro)
         self.assertGreater(compared, 35)
+
+    def test_page_for_administrators(self):
+        answer = subprocess.run([os.path.join(ROOT, "docs/make-limits"), "--check"], capture_output=True, text=True)
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
 
     def test_tests(self):
         for limit, _, _, _, tests in self.rows():

@@ -2,7 +2,7 @@
 """devplugctl check --containers names the devices that a running container has lost, or never had.
 
 The containers are processes with a root, a cgroup for devices and the kubelet's mount, as a runtime makes them.
-docs/complaints.md: none; nvidia-container-toolkit#48 has the case.
+complaints.md: none; nvidia-container-toolkit#48 has the case.
 """
 import json
 import os

@@ -2,7 +2,7 @@
 """P8 and P12: a child that stands still, spins, sent too many messages or babbles without end is replaced or
 borne, and neither its siblings nor the supervisor's memory notice. tests/faults drives children mad.
 
-docs/complaints.md: R2.
+complaints.md: R2.
 """
 import os
 import signal

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job: configuration, child, registration, devices, Allocate, on real device nodes.
 
-docs/complaints.md: R7, W2, W5, W6.
+complaints.md: R7, W2, W5, W6.
 """
 import os
 import signal

@@ -3,7 +3,7 @@
 disappear at random, and other files are in the place of nodes; once a change has been seen, no healthy device is refused for
 what it lacks.
 
-docs/complaints.md: none of the other plugins looks at more than the device's own node.
+complaints.md: none of the other plugins looks at more than the device's own node.
 """
 import glob
 import json

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CDI files: there before the kubelet hears of a device, kept up to date, and understood by a container runtime.
 
-docs/complaints.md: M9.
+complaints.md: M9.
 """
 import json
 import os

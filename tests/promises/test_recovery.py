@@ -2,7 +2,7 @@
 """A device that has failed is tested before a pod gets it again (on_recovery), and an administrator decides if the test
 fails.
 
-docs/complaints.md: none.
+complaints.md: none.
 """
 import os
 import subprocess

@@ -5,7 +5,7 @@ are sent no list; one that is changed keeps them too, and is sent one list at mo
 the edit took devices away. Adding a prestart command is not among the edits: the kubelet learns of it at
 registration only, so it costs a session.
 
-docs/complaints.md: R10, W8.
+complaints.md: R10, W8.
 """
 import copy
 import os

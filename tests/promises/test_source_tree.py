@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Includes point one way: from a directory to those above it in the list, never back, and in no circle; docs/architecture.md
+"""Includes point one way: from a directory to those above it in the list, never back, and in no circle; docs/contributing/architecture.md
 has every directory and file."""
 import collections
 import fnmatch
@@ -173,7 +173,7 @@ class SourceTree(unittest.TestCase):
                     self.assertRegex(file.read(), r"\A/\* SPDX[^\n]*\n/\*\n( \*[^\n]*\n){2,15}#?[^ ]")
 
     def test_every_file_is_on_the_page(self):
-        with open(ROOT + "/docs/architecture.md", encoding="utf-8") as file:
+        with open(ROOT + "/docs/contributing/architecture.md", encoding="utf-8") as file:
             rows = re.findall(r"^\| `([a-z/-]+)` \| [^|]*\? \| (.*) \|$", file.read(), re.M)
         patterns = {directory: re.findall(r"`([^`]+)`", files) for directory, files in rows}
         missing = [path for path in self.sources
@@ -219,7 +219,7 @@ class SourceTree(unittest.TestCase):
         with_folder = r"(?<![\w/.<-])((?:[a-z0-9-]+/)+[a-z0-9-]+\.[ch])\b"
         tops = {path.split("/")[0] for path in self.sources}
         missing = []
-        for path in list(sources("tests")) + self.sources + [f"docs/{name}" for name in os.listdir(ROOT + "/docs") if name.endswith(".md")]:
+        for path in list(sources("tests")) + self.sources + glob.glob("docs/**/*.md", root_dir=ROOT, recursive=True):
             with open(os.path.join(ROOT, path), encoding="utf-8") as file:
                 missing += [f"{path}: {name}" for name in re.findall(with_folder, file.read())
                             if name.split("/")[0] in tops and not name.endswith("pb-c.h") and not os.path.exists(os.path.join(ROOT, name))]

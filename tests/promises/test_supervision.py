@@ -2,7 +2,7 @@
 """Supervision: kubelet restarts (P6), start without a kubelet (P5), no orphans (P7), hung children (P8), stop
 (P9), siblings (P12), one session at a time (P15).
 
-docs/complaints.md: R1, W1, M13.
+complaints.md: R1, W1, M13.
 """
 import ctypes
 import contextlib

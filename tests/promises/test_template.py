@@ -2,7 +2,7 @@
 """The template that children are copied from: it may die, hang or never have been there, and nobody notices; and
 a copy is what an executed child would be.
 
-docs/complaints.md: R21, W12.
+complaints.md: R21, W12.
 """
 import os
 import shutil

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What containers get, and the errors that pods show. docs/complaints.md: R19, W5, M11.
+ * What containers get, and the errors that pods show. complaints.md: R19, W5, M11.
  */
 #include <sys/wait.h>
 

@@ -3,7 +3,7 @@
  * The next process of a resource: interfaces in containers stay listed unchanged although the host
  * does not show them; and a file written by another process is not trusted.
  *
- * docs/complaints.md: M7.
+ * complaints.md: M7.
  */
 #include <jansson.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Broken configurations: the messages to the administrator, and their places. docs/complaints.md:
- * M1, M12.
+ * Broken configurations: the messages to the administrator, and their places.
+ * docs/contributing/complaints.md: M1, M12.
  */
 #include "config-fixture.h"
 

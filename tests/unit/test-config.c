@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Valid configurations: the result of a good file, and when two texts are the same resource.
- * docs/complaints.md: R24.
+ * complaints.md: R24.
  */
 #include "config-fixture.h"
 

@@ -2,7 +2,7 @@
 /*
  * Driver "drm": grouping, identity, what entries of `match` choose, partitions and links, and trees
  * that no kernel makes.
- * docs/complaints.md: R7.
+ * complaints.md: R7.
  */
 #include "explained-fixture.h"
 #include "sysfs-fixture.h"

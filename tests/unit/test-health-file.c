@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files of health probes: which changes are noticed, when they are read and when they are not.
- * docs/complaints.md: W6.
+ * complaints.md: W6.
  */
 #include "health-fixture.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Probes that read once in an interval: "exists", "sysfs" and "pci", of a card in a tree.
- * docs/complaints.md: W6.
+ * complaints.md: W6.
  */
 #include "inventory-fixture.h"
 

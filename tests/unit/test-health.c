@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Probe results counted alone, then of units that come and go and of programs, through an
- * inventory. docs/complaints.md: W6, M5.
+ * inventory. complaints.md: W6, M5.
  */
 #include "health-fixture.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of devices of /sys: the same at every boot, independent of the kernel's numbers, and
- * different for different devices. docs/complaints.md: W3, M3.
+ * different for different devices. complaints.md: W3, M3.
  */
 #include "sysfs-fixture.h"
 

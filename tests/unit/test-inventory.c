@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inventories over real directories and real inotify: what is reported, when, and what a snapshot
- * has. docs/complaints.md: R8.
+ * has. complaints.md: R8.
  */
 #include "inventory-fixture.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Driver "path": ids, kinds of nodes, several names of one node, zipping, NUMA, claims, and what
- * the check refuses. docs/complaints.md: M4.
+ * the check refuses. complaints.md: M4.
  */
 #include "driver-fixture.h"
 #include "explained-fixture.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Driver "pci": functions by their IOMMU groups, and why one cannot be assigned.
- * docs/complaints.md: W10.
+ * complaints.md: W10.
  */
 #include "explained-fixture.h"
 #include "host-use-fixture.h"

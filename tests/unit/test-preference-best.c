@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every preference against a search of all possible answers, at sizes where that is possible.
- * docs/complaints.md: W7.
+ * complaints.md: W7.
  */
 #include "preference-fixture.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Devices that are close to each other: by their drivers' distances, by their buses, and where they
- * are too many to try all. docs/complaints.md: W7.
+ * are too many to try all. complaints.md: W7.
  */
 #include "preference-fixture.h"
 

@@ -2,7 +2,7 @@
 /*
  * Preferences where there are others' replicas, many nodes and many devices, and requests that make
  * no sense.
- * docs/complaints.md: R6.
+ * complaints.md: R6.
  */
 #include "preference-fixture.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rule for resource names: an accepted name must be valid for a kubelet, and a refusal has a
- * reason. docs/complaints.md: R11.
+ * reason. complaints.md: R11.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Driver "sysfs": which devices meet the conditions, what they are called, and their nodes.
- * docs/complaints.md: W3.
+ * complaints.md: W3.
  */
 #include "explained-fixture.h"
 #include "sysfs-driver-fixture.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading /sys: what a kernel writes, and what only a hostile tree has. docs/complaints.md: R18.
+ * Reading /sys: what a kernel writes, and what only a hostile tree has. complaints.md: R18.
  */
 #include "drivers/host/sysfs.h"
 #include "drivers/model/form.h"

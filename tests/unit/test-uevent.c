@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Events of the running kernel, which sends one for a write to a device's `uevent` file.
- * docs/complaints.md: R7.
+ * complaints.md: R7.
  */
 #include "drivers/host/uevent.h"
 

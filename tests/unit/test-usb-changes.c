@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Driver "usb" over time: a device whose files appear one by one, that is unplugged and plugged in
- * again, and the ids of equal devices meanwhile. docs/complaints.md: M2.
+ * again, and the ids of equal devices meanwhile. complaints.md: M2.
  */
 #include <sys/mman.h>
 

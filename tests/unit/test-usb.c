@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Driver "usb": which devices meet the conditions, their names in any order of plugging, their
- * nodes, and devices that are several together. docs/complaints.md: W3, W4, M2, M3.
+ * nodes, and devices that are several together. complaints.md: W3, W4, M2, M3.
  */
 #include "explained-fixture.h"
 #include "usb-fixture.h"

@@ -20,8 +20,8 @@ enum cluster_type {
 	CLUSTER_FILE,       /* [number, text, fd?] answers FILE_WANTED; sealed memfd with the
 			       content, and as text the path of the kubeconfig file; without it:
 			       why not */
-	CLUSTER_PREPARED, /* [number, text, fd?] answers PREPARE or UNPREPARE; text: why not; sealed
-			     memfd with JSON, if the claim is prepared, see
+	CLUSTER_PREPARED, /* [number, again, text, fd?] answers PREPARE or UNPREPARE; text: why not;
+			     sealed memfd with JSON, if the claim is prepared, see
 			     supervisor/books/dra-claim.h. Neither: PREPARE named no devices, and
 			     the claim is not known */
 	CLUSTER_HELD, /* [fd] sealed memfd with JSON, by name of the device: {"driver", "resource",
@@ -33,8 +33,9 @@ enum cluster_type {
 	CLUSTER_FILE_WANTED,   /* [number, text] the kubeconfig file, if empty, or a path that is in
 				  it */
 	CLUSTER_NODE,          /* [text] the node in the client certificate, or empty */
-	CLUSTER_PREPARE,       /* [driver, number, fd] sealed memfd with JSON, see
+	CLUSTER_PREPARE,       /* [driver, number, until, fd] sealed memfd with JSON, see
 				  supervisor/books/dra-claim.h */
+	CLUSTER_CANCEL,        /* [number] the answer to that PREPARE is no longer waited for */
 	CLUSTER_UNPREPARE,     /* [driver, number, text] uid of the claim */
 	CLUSTER_PUBLISHED,  /* [driver, text] resource whose devices are stored in ResourceSlices,
 			       since the driver was registered */
@@ -46,6 +47,13 @@ enum cluster_type {
 	CLUSTER_ATTRIBUTES, /* [driver, fd] sealed memfd with JSON: the attributes of devices that
 			       claims hold, by the name of the device */
 	CLUSTER_POOL,       /* [driver, pool, text] what is published; text: what fails, or empty */
+};
+
+/* Whether a claim that could not be prepared is worth another try during the kubelet's call. */
+enum cluster_again {
+	CLUSTER_NEVER,
+	CLUSTER_WHEN_FREE, /* something that passes: another claim has a device, a process starts */
+	CLUSTER_A_FEW_TIMES, /* a program failed, which may be different the next time */
 };
 
 /* What devplugd-cluster counts: a claim of the kubelet's calls that was answered. */

@@ -44,6 +44,8 @@ static const struct {
 	{ NUMBER(peer), FIELD_PEER, 0 },
 	{ NUMBER(prestart), FIELD_PRESTART, 0 },
 	{ NUMBER(driver), FIELD_DRIVER, NOT_ZERO },
+	{ NUMBER(until), FIELD_UNTIL, 0 },
+	{ NUMBER(again), FIELD_AGAIN, 0 },
 #undef NUMBER
 };
 

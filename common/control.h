@@ -46,6 +46,8 @@ enum control_field {
 	FIELD_PEER = 1 << 9,      /* `peer` */
 	FIELD_PRESTART = 1 << 10, /* `prestart` */
 	FIELD_DRIVER = 1 << 11,   /* `driver`, not 0 */
+	FIELD_UNTIL = 1 << 12,    /* `until` */
+	FIELD_AGAIN = 1 << 13,    /* `again` */
 };
 
 struct control_rule {
@@ -79,6 +81,8 @@ struct control_message {
 	uint64_t peer;               /* process that listens on kubelet.sock; 0: unknown */
 	uint64_t prestart;           /* whether PreStartContainer is required */
 	uint64_t driver;             /* a DRA driver, numbered by the supervisor */
+	uint64_t until;              /* when the answer is no longer waited for; CLOCK_MONOTONIC */
+	uint64_t again;              /* enum cluster_again */
 	char text[CONTROL_TEXT_MAX]; /* NUL-terminated UTF-8 */
 	int fds[CONTROL_FDS_MAX];    /* -EBADF where absent; owned by the holder of the message */
 	bool is_foreign; /* came from a child: the descriptors must be closed as in foreign.h */

@@ -1,20 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which claim is asked about next. The supervisor knows the prepared claims and is
- * therefore asked first: the API server is only needed for a new claim. Handlers only note what has
- * happened; go_on() does what follows.
+ * Decides which claim is asked about next, and which one is tried again. The supervisor knows the
+ * prepared claims and is therefore asked first: the API server is only needed for a new claim.
+ * Handlers only note what has happened; go_on() does what follows. All waiting for a claim ends
+ * with its call (`until`); then the kubelet gets the last reason.
  */
 #include "common/json-read.h"
+#include "common/log.h"
 #include "common/sealed.h"
 #include "dra/dra-call.h"
 #include "dra/dra-node.h"
 #include "dra/model/dra-names.h"
 
 #define PREPARED_MAX (1U << 20)
-/* How many claims of one call are handled at once. */
+/* How many claims of one call are handled at once, without those that wait. */
 #define OPEN_MAX 16
-/* A little less than the kubelet waits, so that it gets the reason. */
-#define CALL_TIMEOUT (44 * USEC_PER_SEC)
+/* How many claims wait at once. */
+#define WAITS_MAX 256
+/* Between two attempts: at first, and at most. */
+#define WAIT_MIN (50 * USEC_PER_MSEC)
+#define WAIT_MAX (1 * USEC_PER_SEC)
+/* How many claims are tried again at once. */
+#define RETRIES_AT_ONCE 16
+/* How often a claim is tried again that may fail the same way each time, and when first. */
+#define RETRIES_MAX 3
+#define RETRY_DELAY (1 * USEC_PER_SEC)
+/* For the supervisor, which knows `until` and has the better reason. */
+#define GRACE (1 * USEC_PER_SEC)
+/* How long a server that asks for a pause is not asked. */
+#define RETRY_AFTER_MAX (5 * USEC_PER_SEC)
 /* Until a supervisor that does not read its socket is sent more. */
 #define SEND_RETRY (10 * USEC_PER_MSEC)
 
@@ -23,6 +37,7 @@ enum stage {
 	SENT,    /* and waits for the answer */
 	READ,    /* the claim from the API server, when it is its turn */
 	READING, /* and waits for the answer */
+	WAIT,    /* until `retry_at`, for the stage `then` */
 };
 
 /* A claim that is being handled. */
@@ -31,16 +46,25 @@ struct job {
 	struct dra_calls *calls;
 	struct dra_call *call;
 	size_t at;
-	enum stage stage;
+	enum stage stage, then;
 	json_t *question; /* NULL: to unprepare */
 	uint64_t number;
+	enum cluster_again again; /* why it waits */
+	uint64_t retry_at;        /* CLOCK_MONOTONIC */
+	uint64_t delay;
+	bool has_waited;
+	unsigned n_retries;
+	char *reason; /* why the last attempt failed; NULL: there was none */
 };
 
 struct dra_calls {
 	const struct dra_node_options *options;
 	struct dra_call *first;
 	struct job *jobs;
-	uint64_t timed_out_at; /* when the API server last did not answer; CLOCK_MONOTONIC */
+	size_t n_waiting; /* claims that wait, or are tried again after they have waited */
+	/* While the API server fails, claims share its attempts. */
+	uint64_t read_at, read_delay; /* CLOCK_MONOTONIC; 0: it answers */
+	char read_failure[CONTROL_TEXT_MAX];
 	sd_event_source *send_timer, *call_timer;
 };
 
@@ -76,8 +100,29 @@ static void set_outcome(const struct dra_calls *calls, struct dra_call *call, si
 		abort();
 }
 
+static void set_stage(struct job *job, enum stage stage)
+{
+	if (job->stage == WAIT)
+		job->call->n_waiting--;
+	if (stage == WAIT)
+		job->call->n_waiting++;
+	job->stage = stage;
+}
+
+/* The supervisor logs what is not tried again. */
+static void log_end(const struct job *job, const char *failure)
+{
+	const Dra__Claim *claim = claim_of(job);
+
+	if (job->reason && failure && *failure)
+		log_warning("cannot prepare the claim %s/%s: %s", claim->namespace_, claim->name,
+			failure);
+}
+
 static void end_job(struct job *job, json_t *devices, const char *failure)
 {
+	struct control_message cancel = CLUSTER_MESSAGE_INIT(CLUSTER_CANCEL);
+
 	for (struct job **j = &job->calls->jobs; *j; j = &(*j)->next)
 		if (*j == job) {
 			*j = job->next;
@@ -85,10 +130,76 @@ static void end_job(struct job *job, json_t *devices, const char *failure)
 		}
 	if (job->stage == READING)
 		dra_api_cancel(job->calls->options->api, job);
+	cancel.number = job->number;
+	if (job->stage == SENT && job->call->prepare)
+		(void)control_send(CONTROL_FD, &cancel);
+	set_stage(job, SEND);
+	log_end(job, failure);
+	job->calls->n_waiting -= job->has_waited;
 	set_outcome(job->calls, job->call, job->at, devices, failure);
 	job->call->n_open--;
 	json_decref(job->question);
+	free(job->reason);
 	free(job);
+}
+
+/* --- waiting --- */
+
+static bool may_wait(const struct job *job, enum cluster_again again)
+{
+	return job->call->prepare && again != CLUSTER_NEVER &&
+		(job->has_waited || job->calls->n_waiting < WAITS_MAX) &&
+		(again == CLUSTER_WHEN_FREE || job->n_retries < RETRIES_MAX);
+}
+
+static uint64_t next_delay(struct job *job, enum cluster_again again)
+{
+	if (again == CLUSTER_A_FEW_TIMES)
+		return RETRY_DELAY << job->n_retries++;
+	job->delay = job->delay == 0 ? WAIT_MIN : MIN_OF(job->delay * 2, WAIT_MAX);
+	return job->delay;
+}
+
+/* An attempt has failed: the claim waits for the next one, which begins with the stage `then` and
+ * not before a time (CLOCK_MONOTONIC), or fails. */
+static void try_again(struct job *job, enum stage then, enum cluster_again again,
+	uint64_t not_before, const char *reason)
+{
+	const Dra__Claim *claim = claim_of(job);
+	uint64_t retry_at;
+
+	if (!may_wait(job, again)) {
+		end_job(job, NULL, reason);
+		return;
+	}
+	if (!job->has_waited) {
+		job->has_waited = true;
+		job->calls->n_waiting++;
+		log_info("the claim %s/%s waits: %s", claim->namespace_, claim->name, reason);
+	}
+	free(job->reason);
+	job->reason = strdup(reason);
+	job->again = again;
+	job->then = then;
+	retry_at = now_usec(CLOCK_MONOTONIC) + next_delay(job, again);
+	job->retry_at = MAX_OF(retry_at, not_before);
+	set_stage(job, WAIT);
+}
+
+/* A few at a time: the answers have to fit in the socket. */
+static void end_waits(struct dra_calls *calls)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	size_t n = 0;
+
+	for (struct job *job = calls->jobs; job; job = job->next) {
+		if (job->stage != WAIT || job->retry_at > now)
+			continue;
+		if (n++ < RETRIES_AT_ONCE)
+			set_stage(job, job->then);
+		else
+			job->retry_at = now + SEND_RETRY;
+	}
 }
 
 /* --- the supervisor --- */
@@ -110,12 +221,13 @@ static int send_question(struct job *job)
 	} else
 		(void)snprintf(message.text, sizeof(message.text), "%s", claim_of(job)->uid);
 	message.driver = job->calls->options->number;
+	message.until = job->call->prepare ? job->call->until : 0;
 	message.number = *job->calls->options->last_question + 1;
 	r = control_send(CONTROL_FD, &message);
 	if (r < 0)
 		return r;
 	job->number = ++*job->calls->options->last_question;
-	job->stage = SENT;
+	set_stage(job, SENT);
 	return 0;
 }
 
@@ -144,6 +256,47 @@ static void send_questions(struct dra_calls *calls)
 
 static void go_on(struct dra_calls *calls);
 
+/* Whether the server fails, and not the request: also with an answer that is not JSON, or while it
+ * does not know the credentials, which are read again. */
+static bool is_outage(const struct dra_answer *answer)
+{
+	return answer->failure &&
+		(answer->code < 300 || answer->code == 401 || answer->code == 408 ||
+			answer->code == 429 || answer->code >= 500);
+}
+
+/* Returns whether the server fails. */
+static bool note_outage(struct dra_calls *calls, const struct dra_answer *answer)
+{
+	if (!is_outage(answer)) {
+		calls->read_at = calls->read_delay = 0;
+		return false;
+	}
+	calls->read_delay =
+		calls->read_delay == 0 ? WAIT_MIN : MIN_OF(calls->read_delay * 2, WAIT_MAX);
+	calls->read_at = now_usec(CLOCK_MONOTONIC) +
+		MAX_OF(calls->read_delay,
+			MIN_OF(answer->retry_after * USEC_PER_SEC, RETRY_AFTER_MAX));
+	(void)snprintf(calls->read_failure, sizeof(calls->read_failure),
+		"cannot read the claim: %s", answer->failure);
+	return true;
+}
+
+static enum cluster_again again_of(int code)
+{
+	switch (code) {
+	case -EAGAIN:
+		return CLUSTER_WHEN_FREE;
+	/* The server may not know yet that the claim is for this node, and devplugd may not know a
+	 * device yet. */
+	case -EIO:
+	case -ENODEV:
+		return CLUSTER_A_FEW_TIMES;
+	default:
+		return CLUSTER_NEVER;
+	}
+}
+
 static void take_claim(struct job *job, const struct dra_answer *answer)
 {
 	const struct dra_node_options *options = job->calls->options;
@@ -155,11 +308,13 @@ static void take_claim(struct job *job, const struct dra_answer *answer)
 	r = answer->failure
 		? error_set(&error, -EIO, "cannot read the claim: %s", answer->failure)
 		: dra_allocation_read(answer->body, claim_of(job)->uid, &known, &claim, &error);
-	job->stage = SEND;
+	if (r < 0) {
+		try_again(job, READ, again_of(r), 0, error.message);
+		return;
+	}
+	set_stage(job, SEND);
 	json_decref(job->question);
 	job->question = claim;
-	if (r < 0)
-		end_job(job, NULL, error.message);
 }
 
 static void on_claim_read(const struct dra_answer *answer, void *userdata)
@@ -167,29 +322,27 @@ static void on_claim_read(const struct dra_answer *answer, void *userdata)
 	struct job *job = userdata;
 	struct dra_calls *calls = job->calls;
 
-	if (answer->timed_out)
-		calls->timed_out_at = now_usec(CLOCK_MONOTONIC);
-	take_claim(job, answer);
+	set_stage(job, READ);
+	if (!note_outage(calls, answer))
+		take_claim(job, answer);
 	go_on(calls);
 }
 
 static void read_claim(struct job *job)
 {
 	const Dra__Claim *claim = claim_of(job);
+	struct dra_calls *calls = job->calls;
 	char path[640];
 
-	/* Claims that waited while the server did not answer share one timeout, so that many claims
-	 * do not wait longer. The kubelet retries. */
-	if (job->call->arrived_at < job->calls->timed_out_at) {
-		end_job(job, NULL,
-			"cannot read the claim: the API server did not answer an earlier request in time");
+	if (now_usec(CLOCK_MONOTONIC) < calls->read_at) {
+		try_again(job, READ, CLUSTER_WHEN_FREE, calls->read_at, calls->read_failure);
 		return;
 	}
 	(void)snprintf(path, sizeof(path), DRA_CLAIM_PATH, claim->namespace_, claim->name);
-	if (dra_api_request(job->calls->options->api, "GET", path, NULL, on_claim_read, job) < 0)
+	if (dra_api_request(calls->options->api, "GET", path, NULL, on_claim_read, job) < 0)
 		end_job(job, NULL, "out of memory");
 	else
-		job->stage = READING;
+		set_stage(job, READING);
 }
 
 static bool is_reading(const struct dra_calls *calls)
@@ -221,6 +374,8 @@ static const char *begin_claim(struct dra_calls *calls, struct dra_call *call)
 	const Dra__Claim *claim = call->claims[at];
 	struct job *job, **last = &calls->jobs;
 
+	if (call->outcomes[at].failure)
+		return NULL;
 	if (!dra_name_is_valid(claim->namespace_, DRA_OBJECT_NAME_MAX) ||
 		!dra_name_is_valid(claim->name, DRA_OBJECT_NAME_MAX) ||
 		!dra_name_is_valid(claim->uid, DRA_CLAIM_ID_MAX) || strchr(claim->uid, '.'))
@@ -239,10 +394,16 @@ static const char *begin_claim(struct dra_calls *calls, struct dra_call *call)
 	return NULL;
 }
 
+/* Whether the call has room for its next claim. */
+static bool has_room(const struct dra_call *call)
+{
+	return call->n_begun < call->n_claims && call->n_open - call->n_waiting < OPEN_MAX;
+}
+
 static void begin_claims(struct dra_calls *calls)
 {
 	for (struct dra_call *call = calls->first; call; call = call->next)
-		while (call->n_begun < call->n_claims && call->n_open < OPEN_MAX) {
+		while (has_room(call)) {
 			const char *failure = begin_claim(calls, call);
 
 			if (failure)
@@ -260,7 +421,7 @@ static bool answer_calls(struct dra_calls *calls)
 		struct dra_call *call = *slot;
 
 		if (call->n_begun < call->n_claims || call->n_open > 0) {
-			room |= call->n_begun < call->n_claims && call->n_open < OPEN_MAX;
+			room |= has_room(call);
 			slot = &call->next;
 			continue;
 		}
@@ -270,6 +431,19 @@ static bool answer_calls(struct dra_calls *calls)
 	return room;
 }
 
+static void plan(struct dra_calls *calls)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC), next = USEC_INFINITY;
+
+	for (const struct dra_call *call = calls->first; call; call = call->next)
+		next = MIN_OF(next, call->until + (call->until <= now ? GRACE : 0));
+	for (const struct job *job = calls->jobs; job; job = job->next)
+		if (job->stage == WAIT)
+			next = MIN_OF(next, job->retry_at);
+	(void)sd_event_source_set_time(calls->call_timer, next);
+	(void)sd_event_source_set_enabled(calls->call_timer, SD_EVENT_ONESHOT);
+}
+
 static void go_on(struct dra_calls *calls)
 {
 	do {
@@ -277,24 +451,24 @@ static void go_on(struct dra_calls *calls)
 		send_questions(calls);
 		read_claims(calls);
 	} while (answer_calls(calls));
-	(void)sd_event_source_set_time(calls->call_timer,
-		calls->first ? calls->first->arrived_at + CALL_TIMEOUT : USEC_INFINITY);
-	(void)sd_event_source_set_enabled(
-		calls->call_timer, calls->first ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+	plan(calls);
 }
 
-static void end_call(struct dra_calls *calls, struct dra_call *call)
+/* Ends the claims of a call, with `failure` or, if there is none, each with its last reason. With
+ * `not_sent`, claims that the supervisor handles stay. */
+static void end_call(
+	struct dra_calls *calls, struct dra_call *call, bool not_sent, const char *failure)
 {
-	static const char failure[] = "devplugd did not answer in time; the kubelet will retry";
+	static const char late[] = "devplugd did not answer in time; the kubelet will retry";
 	struct job *next;
 
 	for (struct job *job = calls->jobs; job; job = next) {
 		next = job->next;
-		if (job->call == call)
-			end_job(job, NULL, failure);
+		if (job->call == call && !(not_sent && job->stage == SENT))
+			end_job(job, NULL, failure ?: job->reason ?: late);
 	}
 	while (call->n_begun < call->n_claims)
-		set_outcome(calls, call, call->n_begun++, NULL, failure);
+		set_outcome(calls, call, call->n_begun++, NULL, failure ?: late);
 }
 
 static int on_call_timer(sd_event_source *source, uint64_t usec, void *userdata)
@@ -303,8 +477,9 @@ static int on_call_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	struct dra_calls *calls = userdata;
 
 	for (struct dra_call *call = calls->first; call; call = call->next)
-		if (call->arrived_at + CALL_TIMEOUT <= now)
-			end_call(calls, call);
+		if (call->until <= now)
+			end_call(calls, call, now < call->until + GRACE, NULL);
+	end_waits(calls);
 	go_on(calls);
 	return 0;
 }
@@ -315,14 +490,54 @@ static int on_send_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
+/* The kubelet no longer wants the claim. The supervisor ends what it was sent. */
+static void end_preparation(struct dra_calls *calls, const char *uid)
+{
+	static const char failure[] = "the claim was unprepared while it was being prepared";
+	struct job *next;
+
+	for (struct job *job = calls->jobs; job; job = next) {
+		next = job->next;
+		if (job->call->prepare && job->stage != SENT && streq(claim_of(job)->uid, uid))
+			end_job(job, NULL, failure);
+	}
+	for (struct dra_call *call = calls->first; call; call = call->next)
+		for (size_t i = call->n_begun; call->prepare && i < call->n_claims; i++)
+			if (streq(call->claims[i]->uid, uid) && !call->outcomes[i].failure)
+				set_outcome(calls, call, i, NULL, failure);
+}
+
 void dra_calls_add(struct dra_calls *calls, struct dra_call *call)
 {
 	struct dra_call **last = &calls->first;
 
+	for (size_t i = 0; !call->prepare && i < call->n_claims; i++)
+		end_preparation(calls, call->claims[i]->uid);
 	while (*last)
 		last = &(*last)->next;
 	*last = call;
 	go_on(calls);
+}
+
+void dra_calls_cancel(struct dra_calls *calls, const struct rpc_call *rpc)
+{
+	struct dra_call *call = calls->first;
+
+	while (call && call->call != rpc)
+		call = call->next;
+	/* What a kubelet unprepares is unprepared, also if it does not wait for that. */
+	if (!call || !call->prepare)
+		return;
+	end_call(calls, call, false, "the call was cancelled");
+	go_on(calls);
+}
+
+void dra_calls_wake(struct dra_calls *calls)
+{
+	for (struct job *job = calls->jobs; job; job = job->next)
+		if (job->stage == WAIT && job->again == CLUSTER_WHEN_FREE)
+			job->retry_at = 0;
+	plan(calls);
 }
 
 void dra_calls_take_prepared(struct dra_calls *calls, struct control_message *message)
@@ -336,10 +551,11 @@ void dra_calls_take_prepared(struct dra_calls *calls, struct control_message *me
 		job = job->next;
 	if (!job)
 		return;
+	set_stage(job, SEND);
 	if (message->text[0] || !job->call->prepare) {
-		end_job(job, NULL, message->text);
+		try_again(job, SEND, (enum cluster_again)message->again, 0, message->text);
 	} else if (message->fds[0] < 0) {
-		job->stage = READ;
+		set_stage(job, READ);
 	} else {
 		devices = sealed_read(message->fds[0], PREPARED_MAX, &text, &size) < 0
 			? NULL
@@ -361,7 +577,7 @@ int dra_calls_new(const struct dra_node_options *options, struct dra_calls **ret
 		on_send_timer, calls);
 	if (r >= 0)
 		r = sd_event_add_time(options->event, &calls->call_timer, CLOCK_MONOTONIC,
-			USEC_INFINITY, 0, on_call_timer, calls);
+			USEC_INFINITY, USEC_PER_MSEC, on_call_timer, calls);
 	if (r < 0) {
 		sd_event_source_disable_unref(calls->send_timer);
 		free(calls);
@@ -380,6 +596,6 @@ void dra_calls_stop(struct dra_calls *calls)
 
 		calls->first = call->next;
 		dra_call_fail(
-			call, RPC_UNAVAILABLE, "the driver is stopping; the kubelet will retry");
+			call, RPC_UNAVAILABLE, "devplugd is restarting; the kubelet will retry");
 	}
 }

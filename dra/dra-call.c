@@ -7,6 +7,11 @@
 
 #include "common/json-read.h"
 
+/* How long a kubelet waits for an answer. A caller without a limit is taken for one. */
+#define KUBELET_TIMEOUT (45 * USEC_PER_SEC)
+/* Before the caller gives up, so that it gets the reason. */
+#define ANSWER_TIME (5 * USEC_PER_SEC)
+
 static void call_free(struct dra_call *call)
 {
 	for (size_t i = 0; i < call->n_claims && call->outcomes; i++) {
@@ -145,6 +150,14 @@ static void answer_unprepare(struct dra_call *call)
 	message_reply(call->call, &response.base);
 }
 
+/* How long a call may take, if its caller waits that long. */
+static uint64_t time_for(uint64_t timeout)
+{
+	uint64_t caller = MIN_OF(timeout, KUBELET_TIMEOUT);
+
+	return caller - MIN_OF(ANSWER_TIME, caller / 2);
+}
+
 struct dra_call *dra_call_new(struct rpc_call *rpc, bool prepare, const uint8_t *data, size_t size,
 	atomic_size_t *counter)
 {
@@ -172,6 +185,7 @@ struct dra_call *dra_call_new(struct rpc_call *rpc, bool prepare, const uint8_t 
 		.arrived_at = now_usec(CLOCK_MONOTONIC),
 		.message = message,
 	};
+	call->until = call->arrived_at + time_for(rpc_call_timeout(rpc));
 	/* The request of the other method has the same form. */
 	if (prepare) {
 		const Dra__NodePrepareResourcesRequest *request = (const void *)message.base;

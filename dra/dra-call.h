@@ -5,6 +5,11 @@
  * Calls of the kubelet for claims. The claims of a call, and of different calls, are handled side
  * by side: each waits for devplugd on its own. Only the API server is asked for one claim at a
  * time.
+ *
+ * A kubelet repeats a failed preparation after a minute or more. So claims wait during the call for
+ * what passes: another claim has the device, a process starts, the API server is away. A claim that
+ * waits holds nothing, and a call that is cancelled, or an unprepare of the claim, ends
+ * the wait.
  */
 
 #include <jansson.h>
@@ -21,7 +26,7 @@
 struct dra_calls;
 struct dra_node_options;
 
-/* How many claims a call may have, and how many calls may wait. */
+/* How many claims a call may have, and how many calls of each kind may wait. */
 #define DRA_CALL_CLAIMS_MAX 1024
 #define DRA_CALLS_MAX       256
 
@@ -34,14 +39,15 @@ struct dra_outcome {
 struct dra_call {
 	struct mailbox_message base;
 	struct dra_call *next;
-	atomic_size_t *counter; /* of the calls that wait */
+	atomic_size_t *counter; /* of the calls of its kind that wait */
 	struct rpc_call *call;
 	bool prepare;
 	uint64_t arrived_at; /* CLOCK_MONOTONIC */
+	uint64_t until;      /* when all claims have their outcome, before the kubelet gives up */
 	struct message message;
 	Dra__Claim **claims; /* in the message */
 	size_t n_claims;
-	size_t n_begun, n_open;
+	size_t n_begun, n_open, n_waiting;
 	struct dra_outcome *outcomes;
 };
 
@@ -58,6 +64,12 @@ int dra_calls_new(const struct dra_node_options *options, struct dra_calls **ret
 
 /* Takes the call, and answers it in time for the kubelet. */
 void dra_calls_add(struct dra_calls *calls, struct dra_call *call);
+
+/* The caller no longer waits for the call, which may have been answered already. */
+void dra_calls_cancel(struct dra_calls *calls, const struct rpc_call *rpc);
+
+/* Something has changed that claims may wait for. */
+void dra_calls_wake(struct dra_calls *calls);
 
 /* Takes a CLUSTER_PREPARED. */
 void dra_calls_take_prepared(struct dra_calls *calls, struct control_message *message);

@@ -15,12 +15,15 @@
 #include "proto/methods.h"
 #include "proto/rpc.h"
 
+/* A connection may have more calls than may wait, so that an unprepare goes ahead. */
+#define CALLS_MAX (DRA_CALLS_MAX + 64)
+
 struct dra_node {
 	struct dra_node_options options;
 	struct mailbox *mailbox;
 	struct rpc_server *server;
 	struct dra_calls *calls;
-	atomic_size_t n_calls;
+	atomic_size_t n_prepares, n_unprepares;
 
 	uint64_t session; /* 0: none */
 	struct acceptor *acceptor;
@@ -37,16 +40,47 @@ static void deliver_call(struct mailbox_message *base, void *userdata)
 		dra_calls_add(node->calls, call);
 	else
 		dra_call_fail(
-			call, RPC_UNAVAILABLE, "the driver is stopping; the kubelet will retry");
+			call, RPC_UNAVAILABLE, "devplugd is restarting; the kubelet will retry");
 }
 
+struct cancelled {
+	struct mailbox_message base;
+	const struct rpc_call *call;
+};
+
+static void deliver_cancelled(struct mailbox_message *base, void *userdata)
+{
+	_cleanup_free_ struct cancelled *cancelled = (struct cancelled *)(void *)base;
+	const struct dra_node *node = userdata;
+
+	if (node)
+		dra_calls_cancel(node->calls, cancelled->call);
+}
+
+/* The message is delivered before that of a later call, which may have the same address. */
+static void on_cancelled(struct rpc_call *call, void *userdata)
+{
+	struct cancelled *cancelled = calloc(1, sizeof(*cancelled));
+	const struct dra_node *node = userdata;
+
+	/* Without memory, the call ends in time all the same. */
+	if (!cancelled)
+		return;
+	cancelled->base.deliver = deliver_cancelled;
+	cancelled->call = call;
+	mailbox_post(node->mailbox, &cancelled->base);
+}
+
+/* Calls of one kind that wait do not keep out the other kind. */
 static void take_call(
 	struct dra_node *node, struct rpc_call *rpc, bool prepare, const uint8_t *data, size_t size)
 {
-	struct dra_call *call = dra_call_new(rpc, prepare, data, size, &node->n_calls);
+	struct dra_call *call = dra_call_new(
+		rpc, prepare, data, size, prepare ? &node->n_prepares : &node->n_unprepares);
 
 	if (!call)
 		return;
+	rpc_call_watch(rpc, on_cancelled);
 	call->base.deliver = deliver_call;
 	mailbox_post(node->mailbox, &call->base);
 }
@@ -147,6 +181,7 @@ int dra_node_new(const struct dra_node_options *options, struct dra_node **ret)
 		free(node);
 		return r;
 	}
+	rpc_server_set_calls_max(node->server, CALLS_MAX);
 	*ret = node;
 	return 0;
 }
@@ -154,6 +189,11 @@ int dra_node_new(const struct dra_node_options *options, struct dra_node **ret)
 void dra_node_take_prepared(struct dra_node *node, struct control_message *message)
 {
 	dra_calls_take_prepared(node->calls, message);
+}
+
+void dra_node_wake(struct dra_node *node)
+{
+	dra_calls_wake(node->calls);
 }
 
 struct rpc_server *dra_node_server(const struct dra_node *node)

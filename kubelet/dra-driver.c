@@ -14,7 +14,6 @@
 #include "proto/message.h"
 #include "proto/methods.h"
 
-#define CALL_TIMEOUT    (45 * USEC_PER_SEC)
 #define STREAM_PAUSE    (5 * USEC_PER_SEC)
 #define DEFAULT_TIMEOUT 30
 
@@ -351,7 +350,8 @@ int dra_driver_call(struct manager *manager, const char *name, const char *metho
 		return r;
 	(void)snprintf(path, sizeof(path), "/k8s.io.kubelet.pkg.apis.dra.%s.DRAPlugin/%s",
 		driver->version, method);
-	r = connection_call(driver->connection, path, request, CALL_TIMEOUT, handler, userdata);
+	r = connection_call(driver->connection, path, request,
+		(uint64_t)(manager->options->claim_timeout * USEC_PER_SEC), handler, userdata);
 	return r < 0 ? error_set(error, r, "%s", strerror(-r)) : 0;
 }
 

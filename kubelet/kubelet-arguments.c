@@ -16,6 +16,7 @@ struct manager_options arg_run = {
 	.topology = { .n_nodes = 2 },
 	.stale_stream_race = true,
 	.time_scale = 1,
+	.claim_timeout = 45,
 };
 struct conformance_options arg_conformance = { .memory = 96U << 20 };
 bool arg_list_cases;
@@ -66,6 +67,7 @@ const char arguments_help[] =
 	"  --replace               start although another kubelet serves the directories\n"
 	"  --time-scale N          divide the grace period (5 min), the status tick (10 s), the\n"
 	"                          idle time (30 min) and the pause of DRA's health (5 s) by N\n"
+	"  --claim-timeout SECONDS how long a DRA driver may take for claims, default 45\n"
 	"  --seed N                make arbitrary choices repeatable\n"
 	"  --limits RESOURCE=N,... request of the pod's container \"main\"\n"
 	"  --container, --init, --sidecar NAME:RESOURCE=N,...\n"
@@ -285,6 +287,7 @@ static const struct {
 		&arg_run.topology.scope },
 	{ { "numa-nodes", required_argument, NULL, 0 }, set_nodes, &arg_run.topology.n_nodes },
 	{ { "time-scale", required_argument, NULL, 0 }, set_scale, &arg_run.time_scale },
+	{ { "claim-timeout", required_argument, NULL, 0 }, set_seconds, &arg_run.claim_timeout },
 	{ { "replace", no_argument, NULL, 0 }, set_true, &arg_run.replace },
 	{ { "seed", required_argument, NULL, 0 }, set_seed, &arg_run.seed },
 	{ { "limits", required_argument, NULL, 0 }, set_text, &arg_limits },

@@ -44,8 +44,9 @@ struct manager_options {
 	struct topology_rules topology;
 	bool stale_stream_race;
 	bool force_json;
-	bool replace;        /* takes the directories over, although a kubelet serves them */
-	unsigned time_scale; /* how much faster than a kubelet the long periods go by */
+	bool replace;         /* takes the directories over, although a kubelet serves them */
+	unsigned time_scale;  /* how much faster than a kubelet the long periods go by */
+	double claim_timeout; /* of a call for claims; seconds */
 	uint64_t seed;
 	json_t *others;                      /* of the node, see other-resources.h; NULL: nothing */
 	const struct kubelet_faults *faults; /* NULL: none; read at each event */

@@ -68,6 +68,11 @@ struct rpc_method {
 int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_methods,
 	void *userdata, struct rpc_server **ret);
 
+/* How many calls a connection may have at a time, unless the server is set to another number before
+ * its first connection. */
+#define RPC_CALLS_MAX 256
+void rpc_server_set_calls_max(struct rpc_server *server, int calls_max);
+
 /* Serves a connected, non-blocking stream socket; takes the descriptor, also on failure. `session`
  * is the caller's label for it. -EMFILE above RPC_CONNECTIONS_MAX connections. */
 #define RPC_CONNECTIONS_MAX 64
@@ -107,6 +112,9 @@ void rpc_server_drain(struct rpc_server *server, uint64_t grace);
 
 /* Session of the connection the call came on. */
 uint64_t rpc_call_session(const struct rpc_call *call);
+
+/* How long the caller waits, from when the call arrived; USEC_INFINITY: without a limit. */
+uint64_t rpc_call_timeout(const struct rpc_call *call);
 
 /* For a call that is answered later: call it within on_call(), before another thread has the call.
  * `on_cancelled` is called on gRPC's thread, with the server's userdata, if the caller cancels or

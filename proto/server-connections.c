@@ -17,9 +17,6 @@
 	#include <grpc/credentials.h>
 #endif
 
-/* Calls of one connection at a time. */
-#define CALLS_MAX 256
-
 static grpc_arg integer_argument(const char *key, int value)
 {
 	return (grpc_arg){
@@ -29,7 +26,7 @@ static grpc_arg integer_argument(const char *key, int value)
 	};
 }
 
-static grpc_server *core_server_new(void)
+static grpc_server *core_server_new(const struct rpc_server *server)
 {
 	/* Not GRPC_ARG_MINIMAL_STACK: it drops the filter that bounds message sizes. */
 	grpc_arg list[] = {
@@ -37,7 +34,7 @@ static grpc_server *core_server_new(void)
 		integer_argument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
 		integer_argument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
 		integer_argument(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, RPC_REQUEST_MAX),
-		integer_argument(GRPC_ARG_MAX_CONCURRENT_STREAMS, CALLS_MAX),
+		integer_argument(GRPC_ARG_MAX_CONCURRENT_STREAMS, server->calls_max),
 		integer_argument(GRPC_ARG_ENABLE_CHANNELZ, 0),
 	};
 	grpc_channel_args arguments = { .num_args = ARRAY_SIZE(list), .args = list };
@@ -132,7 +129,7 @@ static void core_start(struct connection *connection)
 {
 	struct rpc_server *server = connection->server;
 
-	connection->core = core_server_new();
+	connection->core = core_server_new(server);
 	grpc_server_register_completion_queue(connection->core, rpc_queue(), NULL);
 	/* One more than the methods: the call to any other method. */
 	for (size_t i = 0; i <= server->n_methods; i++) {

@@ -14,6 +14,7 @@ struct rpc_call {
 	struct rpc_server *server;
 	grpc_call *call;
 	uint64_t session;
+	uint64_t timeout;
 	grpc_slice details;
 	int cancelled;
 	struct tag closed_tag; /* of a call that is watched */
@@ -145,6 +146,22 @@ uint64_t rpc_call_session(const struct rpc_call *call)
 	return call->session;
 }
 
+uint64_t rpc_call_timeout(const struct rpc_call *call)
+{
+	return call->timeout;
+}
+
+static uint64_t time_left(gpr_timespec deadline)
+{
+	gpr_timespec left = gpr_time_sub(deadline, gpr_now(deadline.clock_type));
+
+	if (gpr_time_cmp(deadline, gpr_inf_future(deadline.clock_type)) == 0)
+		return USEC_INFINITY;
+	return left.tv_sec < 0 ? 0
+			       : (uint64_t)MIN_OF(left.tv_sec, (int64_t)3600) * USEC_PER_SEC +
+			(uint64_t)left.tv_nsec / 1000;
+}
+
 static struct rpc_call *call_new(struct connection *connection, grpc_call *core)
 {
 	struct rpc_call *call = calloc(1, sizeof(*call));
@@ -197,9 +214,11 @@ static void dispatch(struct armed_method *armed, grpc_call *core, grpc_byte_buff
 		stream_open(connection, method, core);
 	else {
 		call = call_new(connection, core);
-		if (call)
+		if (call) {
+			call->timeout = time_left(armed->deadline);
 			method->on_call(call, GRPC_SLICE_START_PTR(request),
 				GRPC_SLICE_LENGTH(request), connection->server->userdata);
+		}
 	}
 	grpc_slice_unref(request);
 }
@@ -235,10 +254,16 @@ int rpc_server_new(sd_event *event, const struct rpc_method *methods, size_t n_m
 	server->methods = methods;
 	server->n_methods = n_methods;
 	server->newest = grpc_empty_slice();
+	server->calls_max = RPC_CALLS_MAX;
 	(void)pthread_mutex_init(&server->lock, NULL);
 	(void)pthread_cond_init(&server->answered, NULL);
 	*ret = server;
 	return 0;
+}
+
+void rpc_server_set_calls_max(struct rpc_server *server, int calls_max)
+{
+	server->calls_max = calls_max;
 }
 
 void rpc_publish(struct rpc_server *server, uint8_t *data, size_t size)

@@ -51,6 +51,7 @@ struct rpc_server {
 	void *userdata;
 	const struct rpc_method *methods;
 	size_t n_methods;
+	int calls_max;
 
 	pthread_mutex_t lock;    /* protects everything below */
 	pthread_cond_t answered; /* n_calls became 0 */

@@ -169,6 +169,7 @@ int trial_init(struct trial *trial, const struct conformance_options *options, s
 		.version = options->version,
 		.stale_stream_race = true,
 		.time_scale = 1,
+		.claim_timeout = 45,
 		.seed = options->seed,
 		.faults = &trial->faults,
 		.on_event = on_event,

@@ -31,9 +31,9 @@ struct preparation {
 	struct dra_question question;
 	bool begun; /* a process was asked */
 	bool cancelled;
-	uint64_t requests[REQUESTS_MAX]; /* those that wait */
+	struct dra_request requests[REQUESTS_MAX]; /* those that wait */
 	size_t n_requests;
-	uint64_t request_deadline, answer_deadline;
+	uint64_t answer_deadline;
 	sd_event_source *timer;
 };
 
@@ -70,16 +70,25 @@ static void go_on(struct dra_preparations *all)
 	(void)sd_event_source_set_enabled(all->step, SD_EVENT_ONESHOT);
 }
 
-static void answer(struct preparation *preparation, const json_t *claim, const struct error *error)
+/* Answers those requests whose time ends until then. */
+static void answer_until(struct preparation *preparation, uint64_t until, const json_t *claim,
+	const struct error *error)
 {
 	const struct dra_preparations *all = preparation->all;
-	size_t n = preparation->n_requests;
+	size_t n = 0;
 
-	preparation->n_requests = 0;
-	preparation->request_deadline = USEC_INFINITY;
-	for (size_t i = 0; i < n; i++)
-		all->on_end(preparation->requests[i], preparation->claim, claim ? NULL : error,
-			all->userdata);
+	for (size_t i = 0; i < preparation->n_requests; i++)
+		if (preparation->requests[i].until <= until)
+			all->on_end(preparation->requests[i].number, preparation->claim,
+				claim ? NULL : error, all->userdata);
+		else
+			preparation->requests[n++] = preparation->requests[i];
+	preparation->n_requests = n;
+}
+
+static void answer(struct preparation *preparation, const json_t *claim, const struct error *error)
+{
+	answer_until(preparation, USEC_INFINITY, claim, error);
 }
 
 /* Ends it with the claim, or with the error. */
@@ -102,8 +111,11 @@ static void finish(struct preparation *preparation, const json_t *claim, const s
 
 static void plan_timer(struct preparation *preparation)
 {
-	(void)sd_event_source_set_time(preparation->timer,
-		MIN_OF(preparation->request_deadline, preparation->answer_deadline));
+	uint64_t next = preparation->answer_deadline;
+
+	for (size_t i = 0; i < preparation->n_requests; i++)
+		next = MIN_OF(next, preparation->requests[i].until);
+	(void)sd_event_source_set_time(preparation->timer, next);
 	(void)sd_event_source_set_enabled(preparation->timer, SD_EVENT_ONESHOT);
 }
 
@@ -118,27 +130,32 @@ static const struct preparation *find_earlier(const struct preparation *preparat
 	return NULL;
 }
 
-static void give_up_request(struct preparation *preparation)
+/* Without a request, only what was begun goes on. */
+static void finish_unwanted(struct preparation *preparation)
+{
+	if (preparation->n_requests == 0 && !preparation->begun)
+		finish(preparation, NULL, NULL);
+	else
+		plan_timer(preparation);
+}
+
+static void give_up_requests(struct preparation *preparation, uint64_t now)
 {
 	const struct preparation *earlier = find_earlier(preparation);
-	unsigned seconds = DRA_PREPARE_TIMEOUT / USEC_PER_SEC;
 	struct error error = { 0 };
 
 	if (earlier)
 		(void)error_set(&error, -ETIMEDOUT,
-			"the process of %s still prepares the claim %s/%s after %u s; the kubelet "
-			"will retry",
+			"the process of %s still prepares the claim %s/%s; the kubelet will retry",
 			resource_of(preparation), text_of(earlier->claim, "namespace"),
-			text_of(earlier->claim, "name"), seconds);
+			text_of(earlier->claim, "name"));
 	else
 		(void)error_set(&error, -ETIMEDOUT,
-			"the process of %s did not answer within %u s; what it runs for the claim "
-			"goes on, and the kubelet will retry",
-			resource_of(preparation), seconds);
-	if (preparation->begun)
-		answer(preparation, NULL, &error);
-	else
-		finish(preparation, NULL, &error);
+			"the process of %s did not answer in time; what it runs for the claim goes "
+			"on, and the kubelet will retry",
+			resource_of(preparation));
+	answer_until(preparation, now, NULL, &error);
+	finish_unwanted(preparation);
 }
 
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
@@ -154,16 +171,17 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 		finish(preparation, NULL, &error);
 		return 0;
 	}
-	plan_timer(preparation);
-	if (now >= preparation->request_deadline)
-		give_up_request(preparation);
+	give_up_requests(preparation, now);
 	return 0;
 }
 
-static void set_request(struct preparation *preparation, uint64_t request)
+static void set_request(struct preparation *preparation, const struct dra_request *request)
 {
-	preparation->requests[preparation->n_requests++] = request;
-	preparation->request_deadline = now_usec(CLOCK_MONOTONIC) + DRA_PREPARE_TIMEOUT;
+	uint64_t limit = now_usec(CLOCK_MONOTONIC) + DRA_PREPARE_TIMEOUT;
+
+	preparation->requests[preparation->n_requests++] =
+		(struct dra_request){ .number = request->number,
+			.until = MIN_OF(request->until, limit) };
 	plan_timer(preparation);
 }
 
@@ -308,7 +326,7 @@ static const json_t *find_known(const struct dra_claims *claims, const json_t *c
 }
 
 bool dra_prepare_join(struct dra_preparations *preparations, const char *driver, const char *uid,
-	uint64_t request)
+	const struct dra_request *request)
 {
 	struct preparation *preparation = find(preparations, driver, uid);
 	struct error error = { 0 };
@@ -320,7 +338,8 @@ bool dra_prepare_join(struct dra_preparations *preparations, const char *driver,
 			"the process of %s has not ended yet what it runs for the claim, which was "
 			"unprepared; the kubelet will retry",
 			resource_of(preparation));
-		preparations->on_end(request, preparation->claim, &error, preparations->userdata);
+		preparations->on_end(
+			request->number, preparation->claim, &error, preparations->userdata);
 		return true;
 	}
 	set_request(preparation, request);
@@ -363,7 +382,7 @@ static int make(struct dra_preparations *preparations, json_t *claim, struct pre
 	preparation->all = preparations;
 	preparation->claim = json_incref(claim);
 	preparation->spec_devices = json_array();
-	preparation->request_deadline = preparation->answer_deadline = USEC_INFINITY;
+	preparation->answer_deadline = USEC_INFINITY;
 	if (!text)
 		return error_set(error, -ENOMEM, "out of memory");
 	r = dra_claims_reserve(preparations->claims, strlen(text), error);
@@ -378,8 +397,8 @@ static int make(struct dra_preparations *preparations, json_t *claim, struct pre
 	return 0;
 }
 
-int dra_prepare_add(
-	struct dra_preparations *preparations, json_t *claim, uint64_t request, struct error *error)
+int dra_prepare_add(struct dra_preparations *preparations, json_t *claim,
+	const struct dra_request *request, struct error *error)
 {
 	const json_t *known = find_known(preparations->claims, claim);
 	struct preparation *preparation = NULL, **last = &preparations->first;
@@ -423,17 +442,25 @@ void dra_prepare_cancel(struct dra_preparations *preparations, const char *drive
 		finish(preparation, NULL, &error);
 }
 
+void dra_prepare_drop_request(struct dra_preparations *preparations, uint64_t number)
+{
+	for (struct preparation *p = preparations->first; p; p = p->next)
+		for (size_t i = 0; i < p->n_requests; i++)
+			if (p->requests[i].number == number) {
+				p->requests[i] = p->requests[--p->n_requests];
+				finish_unwanted(p);
+				return;
+			}
+}
+
 void dra_prepare_drop_requests(struct dra_preparations *preparations)
 {
-	struct error error = { 0 };
 	struct preparation *next;
 
 	for (struct preparation *p = preparations->first; p; p = next) {
 		next = p->next;
 		p->n_requests = 0;
-		p->request_deadline = USEC_INFINITY;
-		if (!p->begun)
-			finish(p, NULL, &error);
+		finish_unwanted(p);
 	}
 }
 

@@ -172,13 +172,29 @@ void dra_check_session(struct dra *dra)
 
 /* --- claims --- */
 
-static void send_prepared(struct dra *dra, uint64_t number, const json_t *claim, const char *why)
+static enum cluster_again again_of(const struct error *error)
+{
+	switch (error->code) {
+	case -EAGAIN:
+	case -EBUSY:
+		return CLUSTER_WHEN_FREE;
+	case -EIO:
+		return CLUSTER_A_FEW_TIMES;
+	default:
+		return CLUSTER_NEVER;
+	}
+}
+
+/* `error` NULL: there is none. */
+static void send_prepared(
+	struct dra *dra, uint64_t number, const json_t *claim, const struct error *error)
 {
 	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_PREPARED);
 	_cleanup_free_ char *text = NULL;
 
 	message.number = number;
-	(void)snprintf(message.text, sizeof(message.text), "%s", why);
+	message.again = error ? again_of(error) : CLUSTER_NEVER;
+	(void)snprintf(message.text, sizeof(message.text), "%s", error ? error->message : "");
 	if (claim) {
 		text = json_dumps(json_object_get(claim, "devices"), JSON_COMPACT);
 		message.fds[0] = text ? sealed_new("prepared", text, strlen(text)) : -EBADF;
@@ -223,7 +239,10 @@ static void on_prepared(
 	size_t n_devices = dra_claim_count(claim);
 	struct dra *dra = userdata;
 
-	if (!may_log(dra))
+	/* The kubelet waits. */
+	send_prepared(dra, request, error ? NULL : claim, error);
+	/* devplugd-cluster logs what it tries again. */
+	if ((error && again_of(error) != CLUSTER_NEVER) || !may_log(dra))
 		;
 	else if (error)
 		log_warning("cannot prepare the claim %s/%s: %s", text_of(claim, "namespace"),
@@ -231,8 +250,8 @@ static void on_prepared(
 	else
 		log_info("prepared the claim %s/%s: %zu device%s", text_of(claim, "namespace"),
 			text_of(claim, "name"), n_devices, n_devices == 1 ? "" : "s");
-	claims_changed(dra);
-	send_prepared(dra, request, error ? NULL : claim, error ? error->message : "");
+	if (!error)
+		claims_changed(dra);
 }
 
 static json_t *read_claim(const struct control_message *message, const char *driver)
@@ -247,28 +266,35 @@ static json_t *read_claim(const struct control_message *message, const char *dri
 	return sent ? dra_claim_read(sent, driver) : NULL;
 }
 
-static const char no_driver[] = "the configuration no longer has the DRA driver";
+static void refuse_driver(struct dra *dra, uint64_t number)
+{
+	struct error error = { 0 };
+
+	(void)error_set(&error, -ENOENT, "%s", "the configuration no longer has the DRA driver");
+	send_prepared(dra, number, NULL, &error);
+}
 
 static bool handle_prepare(struct dra *dra, struct control_message *message)
 {
 	const struct dra_registrant *driver = dra_drivers_find(&dra->drivers, message->driver);
 	json_auto_t *claim = read_claim(message, driver ? driver->name : "");
 	const char *uid = text_of(claim, "uid");
+	const struct dra_request request = { .number = message->number, .until = message->until };
 	struct error error = { 0 };
 	const json_t *known;
 
 	if (!claim)
 		return false;
 	if (!driver) {
-		send_prepared(dra, message->number, NULL, no_driver);
+		refuse_driver(dra, message->number);
 		return true;
 	}
 	known = dra_claims_find(dra->claims, driver->name, uid);
-	if (!known && dra_prepare_join(dra->preparations, driver->name, uid, message->number))
+	if (!known && dra_prepare_join(dra->preparations, driver->name, uid, &request))
 		return true;
 	if (known || !json_object_get(claim, "devices"))
-		send_prepared(dra, message->number, known, "");
-	else if (dra_prepare_add(dra->preparations, claim, message->number, &error) < 0)
+		send_prepared(dra, message->number, known, NULL);
+	else if (dra_prepare_add(dra->preparations, claim, &request, &error) < 0)
 		on_prepared(message->number, claim, &error, dra);
 	return true;
 }
@@ -278,6 +304,12 @@ static bool handle_attributes(struct dra *dra, struct control_message *message)
 	const struct dra_registrant *driver = dra_drivers_find(&dra->drivers, message->driver);
 
 	return dra_attributes_take(dra->attributes, driver ? driver->name : NULL, message);
+}
+
+static bool handle_cancel(struct dra *dra, struct control_message *message)
+{
+	dra_prepare_drop_request(dra->preparations, message->number);
+	return true;
 }
 
 static bool handle_unprepare(struct dra *dra, struct control_message *message)
@@ -291,7 +323,7 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 	if (strlen(message->text) > DRA_CLAIM_ID_MAX || strpbrk(message->text, "/."))
 		return false;
 	if (!driver) {
-		send_prepared(dra, message->number, NULL, no_driver);
+		refuse_driver(dra, message->number);
 		return true;
 	}
 	dra_prepare_cancel(dra->preparations, driver->name, message->text);
@@ -300,12 +332,12 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 	namespace = text_of(claim, "namespace");
 	name = text_of(claim, "name");
 	r = dra_claims_remove(dra->claims, driver->name, message->text, &error);
+	send_prepared(dra, message->number, NULL, r < 0 ? &error : NULL);
 	if (r < 0 && may_log(dra))
 		log_warning("cannot unprepare the claim %s/%s: %s", namespace, name, error.message);
 	else if (claim && may_log(dra))
 		log_info("unprepared the claim %s/%s", namespace, name);
 	claims_changed(dra);
-	send_prepared(dra, message->number, NULL, error.message);
 	return true;
 }
 
@@ -441,6 +473,7 @@ static bool on_message(struct control_message *message, void *userdata)
 		[CLUSTER_FILE_WANTED] = handle_file_wanted,
 		[CLUSTER_NODE] = handle_node,
 		[CLUSTER_PREPARE] = handle_prepare,
+		[CLUSTER_CANCEL] = handle_cancel,
 		[CLUSTER_UNPREPARE] = handle_unprepare,
 		[CLUSTER_ATTRIBUTES] = handle_attributes,
 		[CLUSTER_SESSION_ENDED] = handle_session_ended,

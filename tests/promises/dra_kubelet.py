@@ -11,6 +11,7 @@ import http2
 GET_INFO = "/pluginregistration.Registration/GetInfo"
 NOTIFY = "/pluginregistration.Registration/NotifyRegistrationStatus"
 HEALTH = "/{}.DRAResourceHealth/NodeWatchResources"
+CALL_DEADLINE = 45  # seconds, for preparing and unpreparing
 SERVICE = "/k8s.io.kubelet.pkg.apis.dra.{}.DRAPlugin/{}"
 
 
@@ -61,9 +62,9 @@ class Call(Exception):
     """The call as a whole failed."""
 
 
-def call(path, method, payload=b"", limit=60):
+def call(path, method, payload=b"", limit=60, deadline=None):
     """The answer to a unary call on a connection of its own."""
-    with http2.connect(path, http2.call(1, method, payload)) as peer:
+    with http2.connect(path, http2.call(1, method, payload, deadline)) as peer:
         peer.settimeout(limit)
         data, ended = b"", False
         while not ended:
@@ -85,6 +86,11 @@ def call(path, method, payload=b"", limit=60):
     if len(data) < 5:
         raise Call(f"{method} failed")
     return data[5:5 + struct.unpack(">I", data[1:5])[0]]
+
+
+def claims_of(claims):
+    """The request of a call."""
+    return b"".join(field(1, field(1, namespace) + field(2, uid) + field(3, name)) for namespace, name, uid in claims)
 
 
 class HealthStream:
@@ -173,10 +179,9 @@ class Kubelet:
     def register(self, path, error=""):
         call(path, NOTIFY, field(2, error) if error else field(1, 1))
 
-    def prepare(self, path, *claims, version="v1"):
+    def prepare(self, path, *claims, version="v1", deadline=CALL_DEADLINE):
         """`claims` are (namespace, name, uid). By uid: the error as a string, or the devices."""
-        request = b"".join(field(1, field(1, namespace) + field(2, uid) + field(3, name)) for namespace, name, uid in claims)
-        answer = parse(call(self.service(path), SERVICE.format(version, "NodePrepareResources"), request))
+        answer = parse(call(self.service(path), SERVICE.format(version, "NodePrepareResources"), claims_of(claims), deadline=deadline))
         result = {}
         for entry in answer.get(1, []):
             pair = parse(entry)
@@ -189,6 +194,6 @@ class Kubelet:
 
     def unprepare(self, path, *claims, version="v1"):
         """By uid: the error."""
-        request = b"".join(field(1, field(1, namespace) + field(2, uid) + field(3, name)) for namespace, name, uid in claims)
-        answer = parse(call(self.service(path), SERVICE.format(version, "NodeUnprepareResources"), request))
+        answer = parse(call(self.service(path), SERVICE.format(version, "NodeUnprepareResources"), claims_of(claims),
+                            deadline=CALL_DEADLINE))
         return {text(parse(e), 1): text(parse(parse(e).get(2, [b""])[0]), 1) for e in answer.get(1, [])}

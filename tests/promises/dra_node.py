@@ -126,16 +126,25 @@ class DraTest(ToolTest):
     def prepare(self, *claims, **options):
         return self.kubelet.prepare(self.socket, *claims, **options)
 
+    def refusals(self, *claims):
+        """The answer of a call whose time is short, so that devplugd does not wait long for what may pass."""
+        return self.prepare(*claims, deadline=6)
+
+    def refusal(self, claim):
+        return self.refusals(claim)[claim[2]]
+
     def unprepare(self, *claims, **options):
         return self.kubelet.unprepare(self.socket, *claims, **options)
 
 
 class DraPodTest(DraTest):
     """With devplug-kubelet, which registers the driver and runs pods."""
+    CLAIM_TIMEOUT = "10"
 
     def setUp(self):
         super().setUp()
-        self.node.kubelet_options = ["--plugins-registry", self.registry, "--time-scale", "20"]
+        # A claim that waits fails after half of the time, or 5 s before its end.
+        self.node.kubelet_options = ["--plugins-registry", self.registry, "--time-scale", "20", "--claim-timeout", self.CLAIM_TIMEOUT]
 
     def begin(self, *resources, pods=False, **options):
         """With the kubelet and the DeviceClasses; no other kubelet is played. `pods`: devplugd asks which pod has what."""

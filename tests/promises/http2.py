@@ -44,9 +44,9 @@ def literal_head(name, size):
     return b"\0" + bytes([len(name)]) + name.encode() + length + bytes([rest])
 
 
-def headers(stream, path, flags=END_HEADERS):
+def headers(stream, path, flags=END_HEADERS, *more):
     fields = ((":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost"),
-              ("content-type", "application/grpc"), ("te", "trailers"))
+              ("content-type", "application/grpc"), ("te", "trailers"), *more)
     return frame(HEADERS, flags, stream, b"".join(literal(*field) for field in fields))
 
 
@@ -54,8 +54,10 @@ def message(stream, payload=b"", flags=END_STREAM):
     return frame(DATA, flags, stream, b"\0" + struct.pack(">I", len(payload)) + payload)
 
 
-def call(stream, path, payload=b""):
-    return headers(stream, path) + message(stream, payload)
+def call(stream, path, payload=b"", limit=None):
+    """`limit`: seconds, sent as the call's deadline."""
+    more = [("grpc-timeout", f"{limit}S")] if limit else []
+    return headers(stream, path, END_HEADERS, *more) + message(stream, payload)
 
 
 def connect(path, *frames):

@@ -53,7 +53,7 @@ class Dra(DraTest):
         # Nobody else gets what a claim has, also not the other one of a call that is in order.
         thief = ("default", "thief", self.api.allocate("thief", DRIVER, [("a", gpus[0])]))
         other = ("default", "other", self.api.allocate("other", DRIVER, [("a", gpus[1])]))
-        answer = self.prepare(thief, other)
+        answer = self.refusals(thief, other)
         self.assertIn("still prepared for the claim default/both", answer[thief[2]])
         self.assertEqual([d["device"] for d in answer[other[2]]], [gpus[1]])
         self.assertEqual(self.unprepare(claim, ("x", "never-seen", "0-0")), {uid: "", "0-0": ""})
@@ -83,15 +83,15 @@ class Dra(DraTest):
         self.api.allocate("d", DRIVER, [("a", "no-such-device")])
         self.api.allocate("e", DRIVER, [("a", device)], pool="node-b")
         claims = self.api.claims
-        self.assertIn("uid is", self.prepare(("default", "c", "other-uid"))["other-uid"])
-        self.assertIn("403", self.prepare(("default", "gone", "u"))["u"])
+        self.assertIn("uid is", self.refusal(("default", "c", "other-uid")))
+        self.assertIn("403", self.refusal(("default", "gone", "u")))
         d, e = (claims["default", name]["metadata"]["uid"] for name in "de")
-        self.assertIn("not on this node any more", self.prepare(("default", "d", d))[d])
-        self.assertIn("node-b", self.prepare(("default", "e", e))[e])
-        self.assertIn("no valid namespace", self.prepare(("default", "../x", "u"))["u"])
-        self.assertIn("no valid namespace", self.prepare(("default", "c", "../../x"))["../../x"])
+        self.assertIn("not on this node any more", self.refusal(("default", "d", d)))
+        self.assertIn("node-b", self.refusal(("default", "e", e)))
+        self.assertIn("no valid namespace", self.refusal(("default", "../x", "u")))
+        self.assertIn("no valid namespace", self.refusal(("default", "c", "../../x")))
         del claims["default", "c"]["status"]["allocation"]
-        self.assertIn("not allocated", self.prepare(("default", "c", uid))[uid])
+        self.assertIn("not allocated", self.refusal(("default", "c", uid)))
         self.assertEqual(self.files(), [])
 
     def test_odd_claims(self):
@@ -105,7 +105,7 @@ class Dra(DraTest):
         def check(what, results, **metadata):
             uid = self.api.allocate("c", DRIVER, results)
             self.api.claims["default", "c"]["metadata"].update(metadata)
-            self.assertIn(what, self.prepare(("default", "c", uid))[uid])
+            self.assertIn(what, self.refusal(("default", "c", uid)))
 
         for count in (129, 200, 10000):
             check("more than 128 devices", [("a", device)] * count)
@@ -130,7 +130,7 @@ class Dra(DraTest):
         with open(self.cdi, "w"):
             pass
         for _ in range(3):
-            self.assertIn("cannot", self.prepare(("default", "c", uid))[uid])
+            self.assertIn("cannot", self.refusal(("default", "c", uid)))
         self.assertEqual(self.dra()["claims"], 0)
         os.unlink(self.cdi)
         self.assertNotIsInstance(self.prepare(("default", "c", uid))[uid], str)
@@ -158,7 +158,7 @@ class Dra(DraTest):
         uid = self.api.allocate("c", DRIVER, [("a", self.api.device_named("vendor.example/gpu", 0))])
         self.assertNotIsInstance(self.prepare(("default", "c", uid))[uid], str)
         other = self.api.allocate("d", DRIVER, [("a", "silent-0")])
-        self.assertIn("has not reported it yet", self.prepare(("default", "d", other))[other])
+        self.assertIn("has not reported it yet", self.refusal(("default", "d", other)))
 
     def test_health_and_changes(self):
         """Devices that are not healthy are tainted, or left out where the server has no taints; one change is one
@@ -546,7 +546,7 @@ class Dra(DraTest):
             self.assertIn(reason, self.node.output())
         until(lambda: self.dra()["slices"] == 1, "devplugd-cluster to know the devices")
         thief = ("default", "thief", self.api.allocate("thief", DRIVER, [("a", names[1])]))
-        self.assertIn("still prepared for the claim default/c1", self.prepare(thief)[thief[2]])
+        self.assertIn("still prepared for the claim default/c1", self.refusal(thief))
         self.assertEqual(self.prepare(good, *bad), answer)
         self.assertEqual({claim[2]: self.specification(claim[2]) for claim in (good, *bad)}, before)
 
@@ -757,7 +757,7 @@ class Dra(DraTest):
         claims = [("default", f"c{i}", self.api.allocate(
             f"c{i}", DRIVER, [("a", self.api.device_named("vendor.example/gpu", i))])) for i in range(2)]
         os.mkdir(os.path.join(done, "gpu-1"))
-        answer = self.prepare(*claims)
+        answer = self.refusals(*claims)
         self.assertNotIsInstance(answer[claims[0][2]], str)
         self.assertEqual(sorted(os.listdir(done)), ["gpu-0", "gpu-1"])
         self.assertIn("prestart", answer[claims[1][2]])
@@ -825,7 +825,7 @@ class Dra(DraTest):
 
         def prepare():
             uid = chance.choice(list(known))
-            answer = self.prepare(known[uid][0])[uid]
+            answer = self.refusal(known[uid][0])
             taken = set().union(*(known[other][1] for other in prepared if other != uid))
             if known[uid][1] & taken:
                 self.assertRegex(answer, "still prepared|cannot read the claim" if self.away else "still prepared")

@@ -58,7 +58,7 @@ class DraClaims(DraTest):
         self.assertEqual(os.stat(path).st_ino, before)
         self.assertEqual(self.dra()["claims"], 1)
         thief = self.claim("thief", 0)
-        self.assertIn("still prepared for the claim default/c", self.prepare(thief)[thief[2]])
+        self.assertIn("still prepared for the claim default/c", self.refusal(thief))
         self.assertEqual(self.prepare(claim), answer)
         self.assertEqual(self.runs(), 1)
         self.assertEqual(self.unprepare(claim), {claim[2]: ""})
@@ -106,7 +106,7 @@ class DraClaims(DraTest):
         self.assertEqual(self.files(), [])
         self.assertEqual(self.dra()["claims"], 0)
         thief = self.claim("thief", 0)
-        self.assertIn("still prepared for the claim default/c", self.prepare(thief)[thief[2]])
+        self.assertIn("still prepared for the claim default/c", self.refusal(thief))
         self.assertEqual(self.runs(), 3)
         self.assertEqual(self.prepare(claim), {claim[2]: answer[claim[2]]})
         self.assertEqual(self.specification(claim[2]), before)
@@ -139,7 +139,7 @@ class DraClaims(DraTest):
         self.restart_host(claim)
         self.configure(resource("y"))
         self.start()
-        self.assertIn("delete the pods of the claim", self.prepare(claim)[claim[2]])
+        self.assertIn("delete the pods of the claim", self.refusal(claim))
         self.configure(resource("x"))
         self.node.reload()
         until(lambda: self.prepare(claim) == answer, "the claim to be prepared")
@@ -279,7 +279,7 @@ class DraClaims(DraTest):
         until(lambda: set(names[:2]) <= reasons().keys() | set(names) - self.listed(), "the devices to be away")
         host.plug(names[1], 0)
         until(is_taken, f"the reason, not {reasons()}")
-        self.assertIn("which is this device now", self.prepare(thief)[thief[2]])
+        self.assertIn("which is this device now", self.refusal(thief))
         self.assertEqual(self.specification(claim[2]), before)
         # Also after a restart.
         self.node.stop(signal.SIGKILL)
@@ -390,9 +390,9 @@ class DraClaims(DraTest):
             until(self.runs, "the program to run")
             self.assertEqual(self.unprepare(claim), {claim[2]: ""})
             self.assertIn("unprepared while it was being prepared", first.result()[claim[2]])
-            self.assertIn("has not ended yet", self.prepare(claim)[claim[2]])
+            self.assertIn("has not ended yet", self.refusal(claim))
             thief = self.claim("thief", 0)
-            self.assertIn("is being prepared for the claim default/c", self.prepare(thief)[thief[2]])
+            self.assertIn("is being prepared for the claim default/c", self.refusal(thief))
             self.assertEqual(self.runs("gpu"), 1)
             with open(os.path.join(self.done, "go"), "w"):
                 pass
@@ -407,7 +407,7 @@ class DraClaims(DraTest):
         self.begin(self.resource("gpu", count=24).replace('"GPU=${ids:,}"', f"( {large} )"))
         self.await_pool()
         claims = [self.claim(f"c{i}", i) for i in range(24)]
-        answers = {claim[2]: self.prepare(claim)[claim[2]] for claim in claims}
+        answers = {claim[2]: self.refusal(claim) for claim in claims}
         prepared = [uid for uid, answer in answers.items() if not isinstance(answer, str)]
         refused = {uid: answer for uid, answer in answers.items() if isinstance(answer, str)}
         self.assertTrue(prepared)

@@ -62,9 +62,9 @@ class Drivers(DraTest):
         """`devices` are (driver, name)."""
         return "default", name, self.api.allocate(name, None, [(f"r{i}", device, driver) for i, (driver, device) in enumerate(devices)])
 
-    def prepare_by(self, driver, claim):
+    def prepare_by(self, driver, claim, **options):
         """The devices, or the error."""
-        answer = self.kubelet.prepare(self.sockets[driver], claim)[claim[2]]
+        answer = self.kubelet.prepare(self.sockets[driver], claim, **options)[claim[2]]
         return answer if isinstance(answer, str) else [device["device"] for device in answer]
 
     def unprepare_by(self, driver, claim):
@@ -158,7 +158,7 @@ class Drivers(DraTest):
         self.assertEqual([edits["env"] for edits in self.specification(claim[2]).values()], [["FPGA=fpga-0"]])
         self.assertEqual([edits["env"] for edits in self.specification(f"{claim[2]}.{OTHER}").values()], [["GPU=gpu-0"]])
         thief = self.claim("thief", (OTHER, gpu))
-        self.assertIn("still prepared for the claim default/both", self.prepare_by(OTHER, thief))
+        self.assertIn("still prepared for the claim default/both", self.prepare_by(OTHER, thief, deadline=6))
 
         # The process, and then the daemon, is another one.
         before, process = self.sockets, self.process()
@@ -179,7 +179,7 @@ class Drivers(DraTest):
         self.unprepare_by(DRIVER, claim)
         self.assertEqual(self.files(), files[:1])
         self.assertEqual(self.prepare_by(OTHER, claim), [gpu])
-        self.assertIn("still prepared for the claim default/both", self.prepare_by(OTHER, thief))
+        self.assertIn("still prepared for the claim default/both", self.prepare_by(OTHER, thief, deadline=6))
         self.unprepare_by(OTHER, claim)
         self.assertEqual(self.files(), [])
         self.assertEqual(self.prepare_by(OTHER, thief), [gpu])
@@ -210,7 +210,7 @@ class Drivers(DraTest):
         self.assertEqual(self.ctl("wait", "vendor.example/fpga").returncode, 0)
         # Whatever was allocated meanwhile: the claim has the device.
         thief = self.claim("thief", (OTHER, name))
-        self.assertIn("still prepared for the claim default/held", self.prepare_by(OTHER, thief))
+        self.assertIn("still prepared for the claim default/held", self.prepare_by(OTHER, thief, deadline=6))
         self.assertEqual(self.prepare_by(DRIVER, claim), [name])
         # The next daemon has the former driver, too, although the file does not name it for any resource.
         before = self.sockets

@@ -29,7 +29,7 @@ class DraFaults(DraTest):
             self.assertEqual(reported.returncode, 1)
             self.assertRegex(reported.stdout, "^API server: ")
             self.assertEqual(self.prepare(known), answer)
-            self.assertIn("cannot read the claim: ", self.prepare(new)[new[2]])
+            self.assertIn("cannot read the claim: ", self.refusal(new))
 
         def recover():
             self.await_pool()
@@ -138,7 +138,8 @@ class DraFaults(DraTest):
         self.assertNotIn("API server: ", self.node.output())
 
     def test_silent_server(self):
-        """The claims of a call, and of calls that wait behind it, share one wait for a server that does not answer."""
+        """The claims of a call, and of calls that wait behind it, share each wait for a server that does not answer; what is prepared
+        is in the answer."""
         self.serve_api()
         self.begin(self.resource("gpu", count=4))
         self.await_pool()
@@ -156,13 +157,14 @@ class DraFaults(DraTest):
 
         self.api.faults = [hang]
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            calls = [pool.submit(self.prepare, *claims) for claims in (new, [*new, known])]
+            calls = [pool.submit(self.prepare, *claims, deadline=30) for claims in (new, [*new, known])]
             answers = [call.result() for call in calls]
         for answer in answers:
             for _, _, uid in new:
                 self.assertIn("cannot read the claim: ", answer[uid])
         self.assertEqual(answers[1][known[2]], devices)
-        self.assertEqual(len(reads), 1, reads)
+        # In 25 s, each wait takes 10 s.
+        self.assertLessEqual(len(reads), 3, reads)
         self.api.faults = []
         self.assertEqual([len(devices) for devices in self.prepare(*new).values()], [1, 1, 1])
 
@@ -294,7 +296,7 @@ class DraFaults(DraTest):
         end = time.monotonic() + float(os.environ.get("DEVPLUGD_TEST_DRA_OUTAGE") or 0)
         while True:
             self.assertEqual(self.prepare(first), {first[2]: answer[first[2]]})
-            self.assertIn("cannot read the claim", self.prepare(new)[new[2]])
+            self.assertIn("cannot read the claim", self.refusal(new))
             if time.monotonic() >= end:
                 break
             time.sleep(5)

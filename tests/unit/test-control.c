@@ -36,6 +36,7 @@ struct wire {
 	uint64_t devices, healthy, ids, healthy_ids;
 	uint64_t removed, generation, slices, lacks;
 	uint64_t peer, prestart, driver;
+	uint64_t until, again;
 };
 
 static int pair[2];
@@ -271,6 +272,10 @@ static struct control_message make(
 		message.prestart = 1;
 	if (rule->fields & FIELD_DRIVER)
 		message.driver = full ? UINT64_MAX : 1;
+	if (rule->fields & FIELD_UNTIL && full)
+		message.until = 10;
+	if (rule->fields & FIELD_AGAIN && full)
+		message.again = CLUSTER_A_FEW_TIMES;
 	if (rule->fields & FIELD_TEXT && full)
 		(void)strcpy(message.text, "n\xc3\xb6");
 	for (size_t i = 0; i < n_fds; i++)
@@ -291,6 +296,8 @@ static void assert_same(const struct control_message *got, const struct control_
 	assert_int_equal(got->session, sent->session);
 	assert_int_equal(got->number, sent->number);
 	assert_int_equal(got->driver, sent->driver);
+	assert_int_equal(got->until, sent->until);
+	assert_int_equal(got->again, sent->again);
 	assert_int_equal(got->phase, sent->phase);
 	assert_int_equal(got->call, sent->call);
 	assert_int_equal(got->count, sent->count);
@@ -355,7 +362,7 @@ static void test_rules(void **state)
 		for (uint32_t type = 0; type < protocols[p].protocol->n_rules; type++) {
 			const struct control_protocol *protocol = protocols[p].protocol;
 			const struct control_rule *rule = &protocol->rules[type];
-			uint64_t *numbers[20];
+			uint64_t *numbers[22];
 			struct control_message message;
 
 			if (!rule->name)
@@ -380,7 +387,9 @@ static void test_rules(void **state)
 			numbers[16] = &message.peer;
 			numbers[17] = &message.prestart;
 			numbers[18] = &message.driver;
-			numbers[19] = NULL;
+			numbers[19] = &message.until;
+			numbers[20] = &message.again;
+			numbers[21] = NULL;
 			for (size_t i = 0; numbers[i]; i++) {
 				uint64_t value = *numbers[i];
 				int expected = 0;

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kubelet repeats a failed preparation after a minute or more, so one call waits for what passes."""
+import concurrent.futures
+import contextlib
+import os
+import signal
+import struct
+import time
+import unittest
+
+import http2
+from dra_kubelet import CALL_DEADLINE, SERVICE, Call, claims_of
+from dra_node import DRIVER, DraTest
+from node import until
+
+# How long the API server is away, in seconds.
+OUTAGE = float(os.environ.get("DEVPLUGD_TEST_DRA_OUTAGE") or 3)
+
+
+class Calls:
+    """Calls on one connection, as a kubelet has it."""
+
+    def __init__(self, path):
+        self.peer, self.ended = http2.connect(path), set()
+        self.last = -1
+
+    def begin(self, method, claim):
+        self.last += 2
+        self.peer.sendall(http2.call(self.last, SERVICE.format("v1", method), claims_of([claim]), CALL_DEADLINE))
+        return self.last
+
+    def read_until_end(self, stream):
+        """The other calls may end as well."""
+        while stream not in self.ended:
+            head = http2.receive_exactly(self.peer, 9)
+            size, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
+            number = struct.unpack(">I", head[5:])[0]
+            payload = http2.receive_exactly(self.peer, size) if size else b""
+            if kind in (http2.SETTINGS, http2.PING) and not flags & 1:
+                self.peer.sendall(http2.frame(kind, 1, 0, payload if kind == http2.PING else b""))
+            if number and (kind == http2.RST_STREAM or flags & http2.END_STREAM):
+                self.ended.add(number)
+
+
+class DraPatience(DraTest):
+    def setUp(self):
+        super().setUp()
+        self.calls = concurrent.futures.ThreadPoolExecutor()
+        self.addCleanup(self.calls.shutdown)
+
+    def claim(self, name, number=0):
+        return "default", name, self.api.allocate(name, DRIVER, [("a", self.api.device_named("vendor.example/gpu", number))])
+
+    def begin_one(self, *more, count=1):
+        self.serve_api()
+        self.begin(self.resource("gpu", " ".join(more), count=count))
+        self.await_pool()
+
+    def await_wait(self, claim, reason):
+        until(lambda: f"the claim {claim[0]}/{claim[1]} waits: " in self.node.output(), "the claim to wait")
+        line = next(line for line in self.node.output().splitlines() if f"{claim[1]} waits: " in line)
+        self.assertIn(reason, line)
+
+    def begin_waiting(self):
+        """A claim waits for the device of another one. Returns both, and the call that waits."""
+        first, second = self.claim("first"), self.claim("second")
+        self.assertEqual(len(self.prepare(first)[first[2]]), 1)
+        call = self.calls.submit(self.prepare, second)
+        self.await_wait(second, "still prepared for the claim default/first")
+        self.assertFalse(call.done())
+        return first, second, call
+
+    def expect_nothing(self, claim):
+        self.assertEqual(self.files(), [])
+        self.assertFalse(os.path.exists(self.saved(claim[2])))
+        until(lambda: self.dra()["claims"] == 0, "no claim")
+
+    def test_device_of_a_deleted_pod(self):
+        """The scheduler allocates the device of a pod that was deleted by force, before the kubelet has unprepared its claim."""
+        self.begin_one()
+        first, second, call = self.begin_waiting()
+        self.assertEqual(self.unprepare(first), {first[2]: ""})
+        self.assertEqual(len(call.result()[second[2]]), 1)
+        self.assertEqual(self.files(), [f"devplugd.dra-{second[2]}.json"])
+
+    def test_time_of_the_call(self):
+        """The reason comes before the kubelet gives up."""
+        self.begin_one()
+        first, second = self.claim("first"), self.claim("second")
+        self.prepare(first)
+        begin = time.monotonic()
+        answer = self.prepare(second, deadline=12)[second[2]]
+        self.assertIn("still prepared for the claim default/first", answer)
+        self.assertGreaterEqual(time.monotonic() - begin, 7)
+        until(lambda: f"cannot prepare the claim default/second: {answer}" in self.node.output(), "the log to name it")
+        self.assertEqual(self.node.output().count("default/second"), 2)
+
+    def test_unprepare_ends_the_wait(self):
+        self.begin_one()
+        first, second, call = self.begin_waiting()
+        self.assertEqual(self.unprepare(second), {second[2]: ""})
+        self.assertIn("unprepared while it was being prepared", call.result()[second[2]])
+        self.assertEqual(self.unprepare(first), {first[2]: ""})
+        self.expect_nothing(second)
+
+    def test_cancelled_call(self):
+        """As when the kubelet ends."""
+        self.begin_one()
+        first, second = self.claim("first"), self.claim("second")
+        self.prepare(first)
+        calls = Calls(self.kubelet.service(self.socket))
+        calls.begin("NodePrepareResources", second)
+        self.await_wait(second, "still prepared")
+        calls.peer.close()
+        until(lambda: "cannot prepare the claim default/second: the call was cancelled" in self.node.output(), "the end of the wait")
+        self.assertEqual(self.unprepare(first), {first[2]: ""})
+        self.expect_nothing(second)
+
+    def test_cancelled_call_behind_another_claim(self):
+        """A claim that waits until the programs for another one have ended is dropped with its call."""
+        runs, go = self.node.path("runs"), self.node.path("go")
+        program = self.script("prestart", f'echo "$1" >> "{runs}"\nuntil [ -e "{go}" ]; do sleep 0.1; done\n')
+        with open(runs, "w"):
+            os.chmod(runs, 0o666)
+        self.begin_one(f'prestart = {{ command = [ "{program}", "${{id}}" ]; timeout = 25; }};', count=2)
+        first, second = self.claim("first"), self.claim("second", 1)
+        call = self.calls.submit(self.prepare, first)
+        until(lambda: os.path.getsize(runs), "the program to run")
+        calls = Calls(self.kubelet.service(self.socket))
+        calls.begin("NodePrepareResources", second)
+        until(lambda: any(second[2] in path for _, path, _ in self.api.requests) or
+              any(path.endswith("/second") for _, path, _ in self.api.requests), "the claim to be read")
+        calls.peer.close()
+        # The claim is free for another call at once.
+        self.assertIn("unprepared", self.unprepare_and_ask(second, go))
+        self.assertEqual(len(call.result()[first[2]]), 1)
+        self.assertEqual(self.files(), [f"devplugd.dra-{first[2]}.json"])
+        with open(runs) as file:
+            self.assertEqual(file.read().split(), ["gpu-0"])
+
+    def unprepare_and_ask(self, claim, go):
+        """Lets the programs end after the unprepare."""
+        self.assertEqual(self.unprepare(claim), {claim[2]: ""})
+        with open(go, "w"):
+            pass
+        return "unprepared"
+
+    def test_many_waits(self):
+        """256 calls wait, and the next one is refused. An unprepare on the same connection is answered at once."""
+        self.begin_one(count=2)
+        first = self.claim("first")
+        self.prepare(first)
+        calls = Calls(self.kubelet.service(self.socket))
+        waiting = [self.claim(f"c{i}") for i in range(256)]
+        streams = [calls.begin("NodePrepareResources", claim) for claim in waiting]
+        until(lambda: self.node.output().count(" waits: ") == 256, "all to wait")
+        self.assertFalse(calls.ended)
+        more = self.claim("more", 1)
+        with self.assertRaises(Call):
+            self.prepare(more)
+        calls.read_until_end(calls.begin("NodeUnprepareResources", ("default", "other", "0-0")))
+        self.assertFalse(calls.ended & set(streams))
+        calls.read_until_end(calls.begin("NodeUnprepareResources", first))
+        # One of them gets the device.
+        until(lambda: len(self.files()) == 1, "a claim")
+        holder, = self.files()
+        for claim in waiting:
+            if claim[2] not in holder:
+                calls.read_until_end(calls.begin("NodeUnprepareResources", claim))
+        self.assertEqual(self.files(), [holder])
+
+    def test_more_claims_than_may_wait(self):
+        """They fail with the reason at once."""
+        self.begin_one()
+        first = self.claim("first")
+        self.prepare(first)
+        claims = [self.claim(f"c{i}") for i in range(260)]
+        answers = self.prepare(*claims, deadline=20)
+        self.assertEqual({"still prepared for the claim default/first" in answers[uid] for _, _, uid in claims}, {True})
+        self.assertEqual(self.node.output().count(" waits: "), 256)
+
+    def test_process_of_the_resource_ends(self):
+        """Both while it is asked, and before."""
+        go = self.node.path("go")
+        program = self.script("prestart", f'until [ -e "{go}" ]; do sleep 0.1; done\n')
+        self.begin_one(f'prestart = {{ command = [ "{program}" ]; timeout = 25; }};')
+        claim = self.claim("c")
+        call = self.calls.submit(self.prepare, claim)
+        pid = self.node.resource("vendor.example/gpu")["pid"]
+        until(lambda: os.path.isdir(f"/proc/{pid}") and self.node.output() and self.runs_program(program), "the program to run")
+        os.kill(pid, signal.SIGKILL)
+        self.await_wait(claim, "ended before it answered")
+        with open(go, "w"):
+            pass
+        self.assertEqual(len(call.result()[claim[2]]), 1)
+
+    def runs_program(self, program):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+                if program.encode() in file.read():
+                    return True
+        return False
+
+    def test_prestart_that_fails_once(self):
+        marker = self.node.path("marker")
+        os.mkdir(marker)
+        os.chmod(marker, 0o777)
+        program = self.script("prestart", f'[ -e "{marker}/again" ] && exit 0\necho > "{marker}/again"\necho not yet >&2\nexit 1\n')
+        self.begin_one(f'prestart = {{ command = [ "{program}" ]; }};')
+        claim = self.claim("c")
+        self.assertEqual(len(self.prepare(claim)[claim[2]]), 1)
+        self.await_wait(claim, "not yet")
+
+    def test_prestart_that_always_fails(self):
+        """It runs four times, and the reason comes long before the call ends."""
+        runs = self.node.path("runs")
+        with open(runs, "w"):
+            os.chmod(runs, 0o666)
+        program = self.script("prestart", f'echo x >> "{runs}"\necho never >&2\nexit 1\n')
+        self.begin_one(f'prestart = {{ command = [ "{program}" ]; }};')
+        claim = self.claim("c")
+        self.assertIn("never", self.prepare(claim)[claim[2]])
+        with open(runs) as file:
+            self.assertEqual(len(file.readlines()), 4)
+        self.expect_nothing(claim)
+
+    def test_outage_of_the_api_server(self):
+        """Claims of several calls wait until it answers."""
+        self.begin_one(count=3)
+        claims = [self.claim(f"c{i}", i) for i in range(3)]
+        self.api.stop()
+        calls = [self.calls.submit(self.prepare, claim) for claim in claims]
+        for claim in claims:
+            self.await_wait(claim, "cannot read the claim")
+        time.sleep(OUTAGE)
+        self.assertFalse(any(call.done() for call in calls))
+        self.api.start()
+        for claim, call in zip(claims, calls):
+            self.assertEqual(len(call.result()[claim[2]]), 1)
+
+    def test_server_that_asks_for_a_pause(self):
+        """It is not asked before; a prepared claim is not delayed."""
+        self.begin_one(count=2)
+        known, new = self.claim("known"), self.claim("new", 1)
+        answer = self.prepare(known)
+        reads = []
+
+        def busy(method, path):
+            if "/resourceclaims/" not in path:
+                return None
+            reads.append(time.monotonic())
+            return 429 if len(reads) < 3 else None
+
+        self.api.retry_after = 2
+        self.api.faults = [busy]
+        call = self.calls.submit(self.prepare, new)
+        until(lambda: reads, "the first read")
+        self.assertEqual(self.prepare(known), answer)
+        self.assertEqual(len(call.result()[new[2]]), 1)
+        self.assertEqual(len(reads), 3)
+        self.assertGreaterEqual(reads[2] - reads[0], 4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -454,18 +454,28 @@ static void go_on(struct dra_calls *calls)
 	plan(calls);
 }
 
+static const char late[] = "devplugd did not answer in time; the kubelet will retry";
+
+static const char *last_reason(const struct job *job)
+{
+	if (job->reason)
+		return job->reason;
+	return job->stage == READING || job->stage == READ
+		? "cannot read the claim: the API server did not answer in time"
+		: late;
+}
+
 /* Ends the claims of a call, with `failure` or, if there is none, each with its last reason. With
  * `not_sent`, claims that the supervisor handles stay. */
 static void end_call(
 	struct dra_calls *calls, struct dra_call *call, bool not_sent, const char *failure)
 {
-	static const char late[] = "devplugd did not answer in time; the kubelet will retry";
 	struct job *next;
 
 	for (struct job *job = calls->jobs; job; job = next) {
 		next = job->next;
 		if (job->call == call && !(not_sent && job->stage == SENT))
-			end_job(job, NULL, failure ?: job->reason ?: late);
+			end_job(job, NULL, failure ?: last_reason(job));
 	}
 	while (call->n_begun < call->n_claims)
 		set_outcome(calls, call, call->n_begun++, NULL, failure ?: late);

@@ -15,6 +15,9 @@
 
 #define REFUSAL_PAUSE (10 * USEC_PER_MSEC)
 
+/* After the wait here has ended, so that its end is reported in one way. */
+#define DEADLINE_AFTER USEC_PER_SEC
+
 struct call {
 	bool done, abandoned;
 	struct reply reply;
@@ -60,19 +63,25 @@ static void on_result(const struct rpc_result *result, void *userdata)
 		trial_wake();
 }
 
-struct call *call_start(struct trial *trial, const char *method, const void *data, size_t size)
+static struct call *start(
+	struct trial *trial, const char *method, const void *data, size_t size, uint64_t timeout)
 {
 	struct channel *client = trial_client(trial);
 	struct call *call = client ? calloc(1, sizeof(*call)) : NULL;
 
 	if (!call)
 		return NULL;
-	if (channel_call(client, method, data ? data : (const void *)"", size, 0, on_result, call) <
-		0) {
+	if (channel_call(client, method, data ? data : (const void *)"", size, timeout, on_result,
+		    call) < 0) {
 		free(call);
 		return NULL;
 	}
 	return call;
+}
+
+struct call *call_start(struct trial *trial, const char *method, const void *data, size_t size)
+{
+	return start(trial, method, data, size, 0);
 }
 
 void call_cancel(struct trial *trial, struct call *call)
@@ -124,11 +133,8 @@ static bool is_done(struct trial *trial, const void *data)
 	return call_is_done((struct call *)(uintptr_t)data);
 }
 
-void call_bytes(struct trial *trial, const char *method, const void *data, size_t size,
-	uint64_t limit, struct reply *ret)
+static void await(struct trial *trial, struct call *call, uint64_t limit, struct reply *ret)
 {
-	struct call *call = call_start(trial, method, data, size);
-
 	*ret = (struct reply){};
 	if (!call) {
 		ret->status = -ENOTCONN;
@@ -141,6 +147,18 @@ void call_bytes(struct trial *trial, const char *method, const void *data, size_
 		(void)snprintf(ret->text, sizeof(ret->text), "no answer within %llu ms",
 			(unsigned long long)(limit / USEC_PER_MSEC));
 	}
+}
+
+void call_bytes(struct trial *trial, const char *method, const void *data, size_t size,
+	uint64_t limit, struct reply *ret)
+{
+	await(trial, call_start(trial, method, data, size), limit, ret);
+}
+
+void call_with_deadline(struct trial *trial, const char *method, const void *data, size_t size,
+	uint64_t limit, struct reply *ret)
+{
+	await(trial, start(trial, method, data, size, limit + DEADLINE_AFTER), limit, ret);
 }
 
 void call_message(

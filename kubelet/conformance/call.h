@@ -42,6 +42,9 @@ void call_abandon(struct trial *trial, struct call *call);
 /* Start, wait, take. */
 void call_bytes(struct trial *trial, const char *method, const void *data, size_t size,
 	uint64_t limit, struct reply *ret);
+/* The same with the limit as the deadline of the call, as kubelets send it with claims. */
+void call_with_deadline(struct trial *trial, const char *method, const void *data, size_t size,
+	uint64_t limit, struct reply *ret);
 void call_message(struct trial *trial, const char *method, const ProtobufCMessage *request,
 	struct reply *ret);
 

@@ -169,7 +169,7 @@ static int call(struct trial *trial, const char *name, const struct claim_name *
 	request.n_claims = n;
 	if (message_pack(&request.base, &data, &size) < 0)
 		abort();
-	call_bytes(trial, call_dra_method(trial, name, method), data, size, limit, &reply);
+	call_with_deadline(trial, call_dra_method(trial, name, method), data, size, limit, &reply);
 	if (reply.status == RPC_OK)
 		*ret = message_unpack(type, reply.data, reply.size);
 	if (reply.status == RPC_OK && ret->base)

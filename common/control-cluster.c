@@ -19,6 +19,7 @@ static const struct control_rule rules[] = {
 		.fields = FIELD_NUMBER | FIELD_AGAIN | FIELD_TEXT,
 		.n_optional_fds = 1 },
 	[CLUSTER_HELD] = { .name = "HELD", .n_fds = 1 },
+	[CLUSTER_RESOURCES] = { .name = "RESOURCES", .n_fds = 1 },
 	[CLUSTER_LOOK_UP] = { .name = "LOOK_UP", .fields = FIELD_NUMBER, .n_fds = 1 },
 
 	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },
@@ -55,6 +56,7 @@ static const struct control_rule rules[] = {
 	[CLUSTER_POOL] = { .name = "POOL",
 		.to_supervisor = true,
 		.fields = FIELD_DRIVER | FIELD_POOL | FIELD_TEXT },
+	[CLUSTER_REPORTED] = { .name = "REPORTED", .to_supervisor = true, .fields = FIELD_TEXT },
 };
 
 const struct control_protocol control_cluster = { rules, ARRAY_SIZE(rules) };

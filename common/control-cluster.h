@@ -26,8 +26,11 @@ enum cluster_type {
 			     the claim is not known */
 	CLUSTER_HELD, /* [fd] sealed memfd with JSON, by name of the device: {"driver", "resource",
 			 "id"} of each device that a claim holds; replaces the one before */
-	CLUSTER_LOOK_UP, /* [number, fd] sealed memfd with JSON: an array of claims, each {"uid",
-			    "namespace", "name"}, to be read from the API server */
+	CLUSTER_LOOK_UP,   /* [number, fd] sealed memfd with JSON: an array of claims, each {"uid",
+			      "namespace", "name"}, to be read from the API server */
+	CLUSTER_RESOURCES, /* [fd] sealed memfd with JSON, by name: each resource that is reported,
+			      as {"failure": why it does not work, or empty}. It replaces the one
+			      before. None: what was reported is removed */
 	/* devplugd-cluster to supervisor */
 	CLUSTER_SESSION_ENDED, /* [session, text] why */
 	CLUSTER_FILE_WANTED,   /* [number, text] the kubeconfig file, if empty, or a path that is in
@@ -47,6 +50,7 @@ enum cluster_type {
 	CLUSTER_ATTRIBUTES, /* [driver, fd] sealed memfd with JSON: the attributes of devices that
 			       claims hold, by the name of the device */
 	CLUSTER_POOL,       /* [driver, pool, text] what is published; text: what fails, or empty */
+	CLUSTER_REPORTED,   /* [text] what fails in reporting, or empty; when that changes */
 };
 
 /* Whether a claim that could not be prepared is worth another try during the kubelet's call. */

@@ -7,6 +7,7 @@
  */
 #include "configuration/check.h"
 
+#include "common/node-condition.h"
 #include "drivers/model/dra-attribute.h"
 #include "drivers/model/driver.h"
 
@@ -148,6 +149,42 @@ static int check_kinds(const struct config *config, struct report *report)
 	return 0;
 }
 
+/* Each resource has a condition of its own. */
+static int check_conditions(const struct config *config, struct report *report)
+{
+	_cleanup_(claims_done) struct claims types = { 0 };
+	int r;
+
+	for (size_t i = 0; i < config->declared.count && config->cluster.report; i++) {
+		const struct declaration *declaration = groups_get(&config->declared, i);
+		_cleanup_strings_ struct strings text = { 0 };
+		char type[NODE_CONDITION_TYPE_MAX + 1];
+
+		if (!declaration->name)
+			continue;
+		node_condition_type(declaration->name, type);
+		r = strings_add(&text, type, strlen(type));
+		if (r >= 0)
+			r = claims_add(&types, declaration, &text);
+		if (r < 0)
+			return r;
+	}
+	claims_sort(&types);
+	for (size_t i = 1; i < types.count; i++) {
+		const struct declaration *first = types.items[i - 1].declaration;
+		const struct declaration *second = types.items[i].declaration;
+
+		/* check_names() reports equal names. */
+		if (streq(types.items[i].text, types.items[i - 1].text) &&
+			!streq(first->name, second->name))
+			complain(report, second, "name",
+				"its condition of the Node would be %s, as that of \"%s\" at %s:%u: choose another name, or remove cluster.report",
+				types.items[i].text, first->name, first->origin.file,
+				first->origin.line);
+	}
+	return 0;
+}
+
 /* Whether two claims conflict. The second follows the first in the sorted list. */
 static bool is_conflict(const struct claim *first, const struct claim *second)
 {
@@ -265,6 +302,8 @@ int config_check(const struct config *config, bool whole, struct report *report)
 	r = check_names(config, report);
 	if (r >= 0)
 		r = check_kinds(config, report);
+	if (r >= 0)
+		r = check_conditions(config, report);
 	if (r >= 0)
 		r = check_claims(config, report);
 	check_own_names(config, report);

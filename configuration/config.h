@@ -61,6 +61,11 @@ struct dra_config {
 	uint64_t forget_after;   /* microseconds */
 };
 
+struct cluster_config {
+	struct origin origin;
+	bool report;
+};
+
 struct resource_config {
 	struct declaration declaration;
 	enum registration_way registration; /* DRA, the declaration's, or else the kubelet's */
@@ -81,6 +86,7 @@ struct config {
 	struct kubelet_config kubelet;
 	struct metrics_config metrics;
 	struct dra_config dra;
+	struct cluster_config cluster;
 	struct groups cordon; /* struct cordon, ids as written; each resource has a copy of its
 				 part */
 	struct resource_config *resources; /* enabled ones only, in file order, names unique */
@@ -97,6 +103,7 @@ extern const struct option_table config_table;
 extern const struct option_table config_cordon_table;
 extern const struct option_table config_metrics_table;
 extern const struct option_table config_dra_table;
+extern const struct option_table config_cluster_table;
 
 /* Reads `path` and its drop-ins, each directory in lexical order: `path`.d/ *.conf, then
  * RUNTIME_DROP_IN_DIR/ *.conf if `path` is DEFAULT_CONFIG_FILE. A drop-in's resources are appended,

@@ -246,6 +246,15 @@ static const struct option config_options[] = {
 			"package devplugd-cluster.",
 	},
 	{
+		.key = "cluster",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct config, cluster),
+		.table = &config_cluster_table,
+		.help = "What devplugd writes in the cluster, for resources of device plugins and "
+			"of DRA alike; needs the package devplugd-cluster. dra.kubeconfig and "
+			"dra.node apply.",
+	},
+	{
 		.key = "cordon",
 		.type = OPTION_GROUPS,
 		.offset = offsetof(struct config, cordon),

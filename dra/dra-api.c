@@ -148,8 +148,11 @@ static int add_headers(struct request *request)
 	if (!list)
 		return -ENOMEM;
 	request->headers = list;
-	list = curl_slist_append(
-		list, request->body ? "Content-Type: application/json" : "Expect:");
+	list = curl_slist_append(list,
+		!request->body ? "Expect:"
+			: streq(request->method, "PATCH")
+			? "Content-Type: application/strategic-merge-patch+json"
+			: "Content-Type: application/json");
 	if (!list || !credentials->texts[DRA_FILE_TOKEN])
 		return list ? 0 : -ENOMEM;
 	if (format_text(&authorization, "Authorization: Bearer %s",

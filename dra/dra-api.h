@@ -43,8 +43,9 @@ void dra_api_set_node(struct dra_api *api, const char *node, bool settled);
 /* CLUSTER_FILE of the supervisor. */
 void dra_api_take_file(struct dra_api *api, struct control_message *message);
 
-/* `path` begins with "/". `body`: sent as JSON, or NULL; the reference stays the caller's. The
- * handler is called once, later, unless the request is cancelled. Returns 0 or -ENOMEM. */
+/* `path` begins with "/". `body`: sent as JSON, a PATCH as a strategic merge; or NULL; the
+ * reference stays the caller's. The handler is called once, later, unless the request is cancelled.
+ * Returns 0 or -ENOMEM. */
 int dra_api_request(struct dra_api *api, const char *method, const char *path, const json_t *body,
 	dra_answer_handler on_answer, void *userdata);
 
@@ -53,6 +54,11 @@ int dra_api_request(struct dra_api *api, const char *method, const char *path, c
 typedef void (*dra_event_handler)(const json_t *event, void *userdata);
 int dra_api_watch(struct dra_api *api, const char *path, dra_event_handler on_event,
 	dra_answer_handler on_end, void *userdata);
+
+/* The delay before a request is repeated after a failure: 1 s to a minute, at least Retry-After,
+ * and up to a quarter more, so that the nodes of a cluster do not retry at one moment. `*delay`:
+ * the previous one, 0: none. */
+uint64_t dra_api_retry_delay(uint64_t *delay, const struct dra_answer *answer);
 
 /* Ends the requests with this userdata; their handlers are not called. */
 void dra_api_cancel(struct dra_api *api, const void *userdata);

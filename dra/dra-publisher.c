@@ -10,8 +10,6 @@
  */
 #include "dra/dra-publisher.h"
 
-#include <sys/random.h>
-
 #include "common/json-read.h"
 #include "common/log.h"
 #include "dra/model/dra-names.h"
@@ -25,15 +23,12 @@
 /* The events of our own writes have arrived by then. */
 #define SUSPICION_TIME (1 * USEC_PER_SEC)
 /* After this, a request that is not answered is reported; it ends after DRA_API_TIMEOUT. */
-#define SLOW_TIME       (5 * USEC_PER_SEC)
-#define RETRY_MIN       (1 * USEC_PER_SEC)
-#define RETRY_MAX       (60 * USEC_PER_SEC)
-#define RETRY_AFTER_MAX 300ULL
-#define WATCH_SECONDS   300
-#define WATCH_PROVEN    (5 * USEC_PER_SEC) /* a watch that lasts this long works */
-#define SLICES_MAX      4096               /* maximum number of our slices that are read */
-#define PAGE_SIZE       500
-#define PAGES_MAX       64 /* a page may have fewer than it could */
+#define SLOW_TIME     (5 * USEC_PER_SEC)
+#define WATCH_SECONDS 300
+#define WATCH_PROVEN  (5 * USEC_PER_SEC) /* a watch that lasts this long works */
+#define SLICES_MAX    4096               /* maximum number of our slices that are read */
+#define PAGE_SIZE     500
+#define PAGES_MAX     64 /* a page may have fewer than it could */
 /* No pool reaches this generation by changes. A slice with a higher one is deleted and does not
  * count. */
 #define GENERATION_MAX (INT64_MAX / 2)
@@ -177,19 +172,6 @@ static void end_round(struct dra_publisher *publisher)
 		start_watch(publisher);
 }
 
-/* The delay after a failure; `delay` is the previous one, 0: none. */
-static uint64_t next_delay(uint64_t *delay, const struct dra_answer *answer)
-{
-	uint64_t wait = MIN_OF(answer->retry_after, RETRY_AFTER_MAX) * USEC_PER_SEC;
-	uint32_t number = (uint32_t)now_usec(CLOCK_MONOTONIC) * 2654435761U;
-
-	(void)!getrandom(&number, sizeof(number), GRND_NONBLOCK);
-	*delay = *delay == 0 ? RETRY_MIN : MIN_OF(*delay * 2, RETRY_MAX);
-	wait = MAX_OF(wait, *delay);
-	/* The nodes of a cluster must not all retry at one moment. */
-	return wait + (uint64_t)((double)wait / 4 * number / UINT32_MAX);
-}
-
 /* The objects on the server are unknown now. */
 static void fail_round(struct dra_publisher *publisher, const struct dra_answer *answer)
 {
@@ -200,7 +182,7 @@ static void fail_round(struct dra_publisher *publisher, const struct dra_answer 
 	(void)sd_event_source_set_enabled(publisher->slow_timer, SD_EVENT_OFF);
 	report(publisher, answer->failure);
 	forget_stored(publisher);
-	plan(publisher->round_timer, next_delay(&publisher->delay, answer));
+	plan(publisher->round_timer, dra_api_retry_delay(&publisher->delay, answer));
 }
 
 static void fail_round_text(struct dra_publisher *publisher, const char *failure)
@@ -780,7 +762,7 @@ static void on_watch_end(const struct dra_answer *answer, void *userdata)
 	/* If the server is not reachable, the next round fails and reports it. */
 	if (!worked && answer->failure)
 		set_watch_failure(publisher, answer->failure);
-	plan(publisher->watch_timer, next_delay(&publisher->watch_delay, answer));
+	plan(publisher->watch_timer, dra_api_retry_delay(&publisher->watch_delay, answer));
 }
 
 static void start_watch(struct dra_publisher *publisher)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devplugd-cluster: serves Dynamic Resource Allocation. devplugd starts it with the control socket
- * as descriptor 3, through which it receives the sockets of the kubelet and the credentials for the
- * API server. It keeps no state: devplugd keeps the prepared claims, and the API server the
- * published objects.
+ * devplugd-cluster: asks the API server, for Dynamic Resource Allocation, which it serves to the
+ * kubelet, and for reports. devplugd starts it with the control socket as descriptor 3, through
+ * which it receives the sockets of the kubelet and the credentials for the API server. It keeps no
+ * state: devplugd keeps the prepared claims, and the API server the published objects.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -17,6 +17,7 @@
 #include "common/sealed.h"
 #include "dra/claim-lookup.h"
 #include "dra/model/dra-slices.h"
+#include "dra/node-report.h"
 #include "dra/served-driver.h"
 #include "proto/rpc.h"
 
@@ -40,6 +41,7 @@ struct driver_process {
 	json_t *devices;             /* by resource, as far as they are known */
 	json_t *held;                /* see CLUSTER_HELD */
 	struct claim_lookup *lookup; /* NULL before the first question */
+	struct node_report *report;  /* NULL: nothing is reported */
 };
 
 /* --- drivers --- */
@@ -136,6 +138,7 @@ static int handle_configure(struct driver_process *process, struct control_messa
 static int handle_inventory(struct driver_process *process, struct control_message *message)
 {
 	_cleanup_free_ char *text = NULL;
+	json_auto_t *expect = NULL;
 	json_t *devices;
 	size_t size;
 	int r;
@@ -143,12 +146,28 @@ static int handle_inventory(struct driver_process *process, struct control_messa
 	r = sealed_read(message->fds[0], CONTROL_DEVICES_MAX, &text, &size);
 	if (r < 0)
 		return r;
-	devices = dra_devices_read(text, size);
-	if (devices) {
-		(void)json_object_set_new(process->devices, message->text, devices);
-		publish(process);
-	}
+	devices = dra_devices_read(text, size, &expect);
+	if (!devices)
+		return 0;
+	if (process->report)
+		node_report_set_devices(process->report, message->text, devices, expect);
+	dra_devices_strip(devices);
+	(void)json_object_set_new(process->devices, message->text, devices);
+	publish(process);
 	return 0;
+}
+
+/* Comes before the devices of the resources. */
+static int handle_resources(struct driver_process *process, struct control_message *message)
+{
+	int r = 0;
+
+	if (!process->node_name)
+		return -EBADMSG;
+	if (!process->report)
+		r = node_report_new(
+			process->event, process->api, process->node_name, &process->report);
+	return r < 0 ? r : node_report_take_resources(process->report, message);
 }
 
 static int handle_held(struct driver_process *process, struct control_message *message)
@@ -232,6 +251,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 		[CLUSTER_FILE] = handle_file,
 		[CLUSTER_PREPARED] = handle_prepared,
 		[CLUSTER_LOOK_UP] = handle_look_up,
+		[CLUSTER_RESOURCES] = handle_resources,
 		[CONTROL_STOP] = handle_stop,
 	};
 	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(0);
@@ -279,7 +299,7 @@ static int run(struct driver_process *process)
 
 	if (getsockopt(CONTROL_FD, SOL_SOCKET, SO_PEERCRED, &supervisor, &size) < 0) {
 		log_error("devplugd starts this program itself, when a resource has serve = "
-			  "\"dra\"");
+			  "\"dra\", or cluster.report is set");
 		return -EBADF;
 	}
 	process->supervisor_uid = supervisor.uid;
@@ -310,6 +330,7 @@ static void process_done(struct driver_process *process)
 		served_driver_stop(process->drivers[i], STOP_GRACE);
 	free(process->drivers);
 	(void)claim_lookup_free(process->lookup);
+	(void)node_report_free(process->report);
 	(void)dra_api_free(process->api);
 	json_decref(process->devices);
 	json_decref(process->held);

@@ -117,7 +117,7 @@ static void flush(struct manager *manager)
 	drop_claims_of_failed(manager);
 	kubelet_watch_set_waiting(manager->watch, anybody_waits(manager));
 	offer_check_plan(manager->offer_check);
-	dra_send_held(manager->dra);
+	dra_send_changes(manager->dra);
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
 		uint64_t save = child_save(child);

@@ -194,12 +194,12 @@ static json_t *describe_all(const struct manager *manager)
 			return NULL;
 		}
 	/* Takes the references, also on failure. */
-	return json_pack("{s:I, s:i, s:s, s:I, s:b, s:b, s:s, s:o*, s:o}", "generation",
+	return json_pack("{s:I, s:i, s:s, s:I, s:b, s:b, s:s, s:o*, s:o*, s:o}", "generation",
 		(json_int_t)manager->generation, "pid", (int)getpid(), "config_file",
 		config_file ?: "", "reloads", (json_int_t)manager->reloads, "reload_failed",
 		(int)manager->reload_failed, "on_last_accepted", (int)manager->on_last_accepted,
-		"metrics_failure", metrics ?: "", "dra", dra_describe(manager->dra), "resources",
-		resources);
+		"metrics_failure", metrics ?: "", "dra", dra_describe(manager->dra), "cluster",
+		dra_describe_cluster(manager->dra), "resources", resources);
 }
 
 int status_request(struct request *request, json_t **ret_answer, struct error *error)

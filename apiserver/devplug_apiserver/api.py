@@ -24,6 +24,7 @@ from .validation import ACCOUNT_ANNOTATION, RBAC_GROUP, TOKEN_SECRET
 REQUESTS_MAX = 100000  # that are kept
 BOOKMARK_SECONDS = 60
 MERGE_PATCH, APPLY_PATCH = "application/merge-patch+json", ("application/apply-patch+yaml", "application/apply-patch+json")
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 # What a write does not change.
 FIXED = ("name", "namespace", "uid", "creationTimestamp", "generation")
 # The service account of the first driver.
@@ -67,6 +68,22 @@ def apply_patch(old, patch):
         known = {key(device): device for device in old.get("status", {}).get("devices", [])}
         known.update({key(device): merge(known.get(key(device), {}), device) for device in devices})
         found["status"]["devices"] = list(known.values())
+    return found
+
+
+def strategic_patch(old, patch):
+    """A strategic merge patch, as far as Nodes and Events need it: the entries of status.conditions are merged by type, and removed
+    by "$patch": "delete". Other fields are merged as by a merge patch."""
+    found = merge(old, patch)
+    conditions = patch.get("status", {}).get("conditions")
+    if conditions is not None:
+        known = {condition["type"]: condition for condition in old.get("status", {}).get("conditions", [])}
+        for condition in conditions:
+            if condition.get("$patch") == "delete":
+                known.pop(condition["type"], None)
+            else:
+                known[condition["type"]] = merge(known.get(condition["type"], {}), condition)
+        found["status"]["conditions"] = list(known.values())
     return found
 
 
@@ -213,12 +230,13 @@ class Api:
         body = request.body
         if verb == "patch":
             content = request.content.split(";")[0]
-            if content not in (MERGE_PATCH, *APPLY_PATCH):
-                raise Refusal(415, f"devplug-apiserver does not know patches of the type {content}; it knows {MERGE_PATCH} and "
-                                   "server-side apply")
+            patches = {MERGE_PATCH: merge, STRATEGIC_PATCH: strategic_patch, **dict.fromkeys(APPLY_PATCH, apply_patch)}
+            if content not in patches or content == STRATEGIC_PATCH and place.resource.type:
+                raise Refusal(415, f"devplug-apiserver does not know patches of the type {content}; it knows {MERGE_PATCH}, "
+                                   "server-side apply, and strategic merge patches of objects whose fields it does not check")
             if old is None:
                 return body
-            body = (merge if content == MERGE_PATCH else apply_patch)(old, body)
+            body = patches[content](old, body)
         elif request.content.split(";")[0] != "application/json":
             raise Refusal(415, f"devplug-apiserver reads application/json, and not {request.content}")
         metadata = body.get("metadata")

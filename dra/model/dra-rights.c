@@ -5,20 +5,31 @@
  */
 #include "dra/model/dra-rights.h"
 
-#include "common/util.h"
+#include "configuration/config.h"
 
 #define RBAC "rbac.authorization.k8s.io"
 
 static const struct {
-	enum dra_feature feature;
+	unsigned features; /* those that need it */
 	const char *group, *resource;
 	const char *verbs[6]; /* up to the first NULL */
 } rights[] = {
-	{ DRA_FEATURE_SERVE, "", "nodes", { "get" } },
+	{ DRA_FEATURE_SERVE | DRA_FEATURE_REPORT, "", "nodes", { "get" } },
 	{ DRA_FEATURE_SERVE, "resource.k8s.io", "resourceclaims", { "get" } },
 	{ DRA_FEATURE_SERVE, "resource.k8s.io", "resourceslices",
 		{ "list", "watch", "create", "update", "delete" } },
+	{ DRA_FEATURE_REPORT, "", "nodes/status", { "patch" } },
 };
+
+unsigned dra_rights_features(const struct config *config)
+{
+	unsigned features = config->cluster.report ? DRA_FEATURE_REPORT : 0;
+
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (config->resources[i].registration == REGISTRATION_DRA)
+			features |= DRA_FEATURE_SERVE;
+	return features;
+}
 
 json_t *dra_rights_rules(unsigned features)
 {
@@ -27,7 +38,7 @@ json_t *dra_rights_rules(unsigned features)
 	for (size_t i = 0; i < ARRAY_SIZE(rights); i++) {
 		json_t *verbs;
 
-		if (!(features & rights[i].feature))
+		if (!(features & rights[i].features))
 			continue;
 		verbs = json_array();
 		for (size_t k = 0; k < ARRAY_SIZE(rights[i].verbs) && rights[i].verbs[k]; k++)

@@ -15,8 +15,14 @@
 
 /* Bits. */
 enum dra_feature {
-	DRA_FEATURE_SERVE = 1 << 0, /* a resource has serve = "dra" */
+	DRA_FEATURE_SERVE = 1 << 0,  /* a resource has serve = "dra" */
+	DRA_FEATURE_REPORT = 1 << 1, /* cluster.report */
 };
+
+struct config;
+
+/* The features that the configuration uses. devplugd-cluster runs if there is any. */
+unsigned dra_rights_features(const struct config *config);
 
 /* The rules of a ClusterRole for these features, in the order of the table; NULL without memory. */
 json_t *dra_rights_rules(unsigned features);

@@ -543,12 +543,23 @@ static int add_missing(const json_t *document, json_t *devices)
 	return 0;
 }
 
-json_t *dra_devices_read(const char *text, size_t size)
+json_t *dra_devices_read(const char *text, size_t size, json_t **ret_expect)
+{
+	json_auto_t *document = json_loadb(text, size, 0, NULL);
+	json_t *devices = json_object_get(document, "devices");
+
+	if (add_missing(document, devices) < 0)
+		return NULL;
+	if (ret_expect)
+		*ret_expect = json_incref(json_object_get(document, "expect"));
+	return json_incref(devices);
+}
+
+void dra_devices_strip(json_t *devices)
 {
 	/* Members for people. They change at each allocation, which changes no slice. */
 	static const char *const unused[] = { "allocations", "changes", "since" };
-	json_auto_t *document = json_loadb(text, size, 0, NULL);
-	json_t *devices = json_object_get(document, "devices"), *device;
+	json_t *device;
 	size_t i;
 
 	json_array_foreach(devices, i, device)
@@ -556,5 +567,4 @@ json_t *dra_devices_read(const char *text, size_t size)
 		for (size_t k = 0; k < ARRAY_SIZE(unused); k++)
 			(void)json_object_del(device, unused[k]);
 	}
-	return add_missing(document, devices) < 0 ? NULL : json_incref(devices);
 }

@@ -69,7 +69,11 @@ json_t *dra_slice_object(
 /* The class by which pods ask for a resource. NULL if memory is short. */
 json_t *dra_class_object(const char *driver, const char *resource);
 
-/* Reads the document of a resource's process. Returns its devices (a new reference), without what
- * slices do not depend on, and with those that are missing although the resource should have them
- * (`expect`); or NULL if the document is missing or invalid, or memory is short. */
-json_t *dra_devices_read(const char *text, size_t size);
+/* Reads the document of a resource's process. Returns its devices (a new reference), with those
+ * that are missing although the resource should have them; or NULL if the document is missing or
+ * invalid, or memory is short. `ret_expect`: the member "expect" of the document, a new reference,
+ * NULL: there is none; may be NULL. */
+json_t *dra_devices_read(const char *text, size_t size, json_t **ret_expect);
+
+/* Removes the members on which no slice depends from these devices. */
+void dra_devices_strip(json_t *devices);

@@ -276,9 +276,25 @@ static json_t *clean_dra(const json_t *answer)
 	return cleaned;
 }
 
+/* What devplugd writes in the cluster; NULL if it writes nothing. */
+static json_t *clean_cluster(const json_t *answer)
+{
+	static const char *const texts[] = { "node", "node_source", "identity", "credentials",
+		"report_failure" };
+	const json_t *cluster = json_object_get(answer, "cluster");
+	json_t *cleaned;
+
+	if (!json_is_object(cluster))
+		return NULL;
+	cleaned = json_pack("{s:I}", "pid", integer_of(cluster, "pid"));
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		(void)json_object_set_new(cleaned, texts[i], clean_text_of(cluster, texts[i]));
+	return cleaned;
+}
+
 static int join(struct daemon_state *daemon, const json_t *answer, const json_t *documents)
 {
-	json_t *dra;
+	json_t *dra, *cluster;
 
 	daemon->root = json_pack("{s:i, s:I, s:I, s:o, s:b, s:I, s:b, s:b, s:o, s:I, s:o, s:o}",
 		"version", DOCUMENT_VERSION, "generation", integer_of(answer, "generation"), "pid",
@@ -291,7 +307,9 @@ static int join(struct daemon_state *daemon, const json_t *answer, const json_t 
 		clean_text_of(answer, "metrics_failure"), "resources",
 		clean_resources(answer, documents));
 	dra = clean_dra(answer);
-	if (!daemon->root || (dra && json_object_set_new(daemon->root, "dra", dra) < 0))
+	cluster = clean_cluster(answer);
+	if (!daemon->root || (dra && json_object_set_new(daemon->root, "dra", dra) < 0) ||
+		(cluster && json_object_set_new(daemon->root, "cluster", cluster) < 0))
 		return -ENOMEM;
 	return 0;
 }

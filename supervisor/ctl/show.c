@@ -279,6 +279,15 @@ static const char *node_source(const json_t *dra)
 					    : source;
 }
 
+/* `answer`: of the daemon, about what asks the API server. */
+static void show_identity(const json_t *answer)
+{
+	if (*text_of(answer, "identity"))
+		(void)printf("  identity: %s (%s); the node's name is from %s\n",
+			text_of(answer, "credentials"), text_of(answer, "identity"),
+			node_source(answer));
+}
+
 /* `first`: the identity, which all drivers have in common, is shown, too. */
 static void show_driver(const json_t *dra, const json_t *driver, bool first, const char *gap)
 {
@@ -295,9 +304,8 @@ static void show_driver(const json_t *dra, const json_t *driver, bool first, con
 								    : "not registered",
 		slices, slices == 1 ? "" : "s", (long long)integer_of(driver, "generation"), claims,
 		claims == 1 ? "" : "s");
-	if (first && *text_of(dra, "identity"))
-		(void)printf("  identity: %s (%s); the node's name is from %s\n",
-			text_of(dra, "credentials"), text_of(dra, "identity"), node_source(dra));
+	if (first)
+		show_identity(dra);
 	if (*registration)
 		(void)printf("  registration: %s\n", registration);
 	if (*api)
@@ -320,6 +328,21 @@ void show_dra(const struct daemon_state *daemon, const char *name, const char *g
 		show_driver(dra, driver, first, first ? gap : "");
 		first = false;
 	}
+}
+
+/* The identity is shown with the driver, if there is one. */
+static void show_cluster(const struct daemon_state *daemon)
+{
+	const json_t *cluster = json_object_get(daemon->root, "cluster");
+	const char *failure = text_of(cluster, "report_failure");
+
+	if (!cluster)
+		return;
+	(void)printf("\nProblems are reported on node %s.\n", text_of(cluster, "node"));
+	if (!json_object_get(daemon->root, "dra"))
+		show_identity(cluster);
+	if (*failure)
+		(void)printf("  api: %s\n", failure);
 }
 
 /* Only matters if a kubelet runs. */
@@ -394,6 +417,7 @@ int show_status(const struct daemon_state *daemon, const struct command_line *li
 	show_pods_failure(daemon);
 	show_metrics_failure(daemon);
 	show_dra(daemon, NULL, "\n");
+	show_cluster(daemon);
 	print_reload_failure(daemon->root);
 	return 0;
 }

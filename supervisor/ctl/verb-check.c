@@ -151,6 +151,8 @@ static void check_servers(struct findings *findings, const struct daemon_state *
 {
 	const json_t *dra = json_object_get(daemon->root, "dra");
 	const char *failure = text_of(dra, "api_failure");
+	const char *unreported =
+		text_of(json_object_get(daemon->root, "cluster"), "report_failure");
 	json_int_t waited = integer_of(daemon->root, "pods_waited");
 
 	if (waited >= KUBELET_TIMEOUT) {
@@ -160,6 +162,10 @@ static void check_servers(struct findings *findings, const struct daemon_state *
 	if (*failure && any_uses_api(json_object_get(daemon->root, "resources"))) {
 		findings->unanswered++;
 		note(findings, "API server: %s", failure);
+	}
+	if (*unreported) {
+		findings->unanswered++;
+		note(findings, "API server, for reports: %s", unreported);
 	}
 }
 

@@ -44,17 +44,12 @@ static json_t *make_classes(const struct config *config)
 /* An identity with the rights that the features in use need. */
 static json_t *make_credentials(const struct config *config)
 {
-	unsigned features = 0;
-
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (config->resources[i].registration == REGISTRATION_DRA)
-			features |= DRA_FEATURE_SERVE;
-	return dra_rights_objects(features);
+	return dra_rights_objects(dra_rights_features(config));
 }
 
-/* Prints objects that are made from the file. */
-static int print_objects(
-	const struct command_line *line, json_t *(*make)(const struct config *config))
+/* Prints objects that are made from the file. `without`: what the file lacks if there are none. */
+static int print_objects(const struct command_line *line,
+	json_t *(*make)(const struct config *config), const char *without)
 {
 	const char *file = line->config_file ?: DEFAULT_CONFIG_FILE;
 	_cleanup_config_ struct config *config = NULL;
@@ -67,7 +62,7 @@ static int print_objects(
 	}
 	items = make(config);
 	if (items && json_array_size(items) == 0)
-		(void)fprintf(stderr, "devplugctl: no resource in %s has serve = \"dra\"\n", file);
+		(void)fprintf(stderr, "devplugctl: %s: %s\n", file, without);
 	return print_list(items);
 }
 
@@ -247,9 +242,11 @@ static int print_slices(const struct command_line *line)
 int command_dra(const struct command_line *line)
 {
 	if (streq(line->subject, "classes"))
-		return print_objects(line, make_classes);
+		return print_objects(line, make_classes, "no resource has serve = \"dra\"");
 	if (streq(line->subject, "credentials"))
-		return print_objects(line, make_credentials);
+		return print_objects(line, make_credentials,
+			"no right is needed, because no resource has serve = \"dra\", and "
+			"cluster.report is not set");
 	if (streq(line->subject, "kubeconfig"))
 		return print_kubeconfig(line);
 	if (streq(line->subject, "slices"))

@@ -9,15 +9,8 @@
 #include "common/sealed.h"
 #include "configuration/config.h"
 #include "dra/model/dra-kubeconfig.h"
+#include "dra/model/dra-rights.h"
 #include "supervisor/helpers/dra-credentials.h"
-
-static bool serves_dra(const struct config *config)
-{
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (config->resources[i].registration == REGISTRATION_DRA)
-			return true;
-	return false;
-}
 
 static int check_secret(
 	const struct dra_identity *identity, const struct dra_secret *secret, struct error *error)
@@ -86,13 +79,13 @@ void dra_identity_check_files(const struct config *config, FILE *stream)
 	struct error error = { 0 };
 	int r;
 
-	if (!serves_dra(config))
+	if (dra_rights_features(config) == 0)
 		return;
 	r = check_identity(&identity, config, &error);
 	if (r < 0 && (r != -EACCES || geteuid() == 0))
 		(void)fprintf(stream,
-			"%s: warning: no credentials for the API server, so DRA publishes no "
-			"devices: %s\n",
+			"%s: warning: no credentials for the API server, so nothing is "
+			"published in the cluster: %s\n",
 			program_invocation_short_name, error.message);
 	dra_identity_done(&identity);
 }

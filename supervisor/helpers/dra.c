@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when devplugd-cluster runs and which resources are served by DRA. Such a resource has
+ * Decides when devplugd-cluster runs, which is while a feature needs the API server
+ * (dra_rights_features()), and which resources are served by DRA. Such a resource has
  * sessions like others, but without a socket: they begin when the kubelet has registered its driver
  * and end with devplugd-cluster, or when the resource gets another driver. The prepared claims are
  * stored here, so devplugd-cluster can be replaced at any time. It also runs without such a
  * resource while there are claims: without it, the kubelet could not unprepare them, and their pods
- * could not end.
+ * could not end; and for a while after a feature is switched off, to remove what it wrote.
  */
 #include "supervisor/helpers/dra.h"
 
 #include "common/json-read.h"
 #include "common/log.h"
 #include "common/sealed.h"
+#include "dra/model/dra-rights.h"
 #include "supervisor/books/booked.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
@@ -19,6 +21,7 @@
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
+#include "supervisor/helpers/cluster-report.h"
 #include "supervisor/helpers/dra-attributes.h"
 #include "supervisor/helpers/dra-credentials.h"
 #include "supervisor/helpers/dra-drivers.h"
@@ -44,6 +47,7 @@ struct dra {
 	struct dra_identity identity;
 	char *registry_dir;
 	struct dra_drivers drivers;
+	unsigned features;     /* of the configuration, see dra-rights.h */
 	uint64_t linger_until; /* the process is wanted; CLOCK_MONOTONIC */
 	sd_event_source *resources_source, *linger_timer;
 
@@ -51,11 +55,13 @@ struct dra {
 	struct dra_refreshes *refreshes;
 	struct dra_attributes *attributes;
 	struct unknown_claims *unknown;
+	struct cluster_report *report;
 
 	uint64_t held_sent;            /* see dra_held_send() */
 	uint64_t api_failures;         /* requests since the daemon started */
 	struct log_once logged;        /* files of credentials that are refused */
 	struct log_once claims_logged; /* that claims cannot be unprepared */
+	struct log_once report_logged; /* failures of reports since the last success */
 	struct log_budget log_budget;
 };
 
@@ -459,6 +465,17 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 	return true;
 }
 
+static bool handle_reported(struct dra *dra, struct control_message *message)
+{
+	const char *text = message->text[0] ? message->text : NULL;
+
+	if (may_log_failure(dra, &dra->report_logged, text))
+		log_warning("API server: %s", text);
+	cluster_report_take(dra->report, message);
+	manager_changed(dra->manager);
+	return true;
+}
+
 static bool handle_unknown(struct dra *dra, struct control_message *message)
 {
 	return unknown_claims_take(dra->unknown, message);
@@ -479,6 +496,7 @@ static bool on_message(struct control_message *message, void *userdata)
 		[CLUSTER_SESSION_ENDED] = handle_session_ended,
 		[CLUSTER_UNKNOWN] = handle_unknown,
 		[CLUSTER_POOL] = handle_pool,
+		[CLUSTER_REPORTED] = handle_reported,
 	};
 
 	if ((size_t)message->type >= ARRAY_SIZE(handlers) || !handlers[message->type])
@@ -497,18 +515,38 @@ static int send_settings(struct dra *dra)
 	return auxiliary_send(dra->process, &message);
 }
 
-void dra_send_held(struct dra *dra)
+/* The process does not have the document of any resource. */
+static void send_all_devices(struct dra *dra)
+{
+	for (size_t i = 0; i < dra->manager->n_children; i++) {
+		struct child *child = dra->manager->children[i];
+
+		child->devices_passed_on = false;
+		child->devices_not_before = 0;
+		(void)dra_send_devices(dra, child);
+	}
+}
+
+void dra_send_changes(struct dra *dra)
 {
 	if (auxiliary_is_running(dra->process))
 		(void)dra_held_send(dra->process, dra->claims, &dra->held_sent);
+	if (cluster_report_send(dra->report))
+		send_all_devices(dra);
+}
+
+/* Whether the process uses the document of the resource. */
+static bool wants_devices(const struct dra *dra, const struct child *child)
+{
+	return child_registration(child) == REGISTRATION_DRA ||
+		cluster_report_is_wanted(dra->report);
 }
 
 uint64_t dra_send_devices(struct dra *dra, struct child *child)
 {
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
-	if (child->devices_fd < 0 || child->devices_passed_on ||
-		child_registration(child) != REGISTRATION_DRA ||
+	if (child->devices_fd < 0 || child->devices_passed_on || !wants_devices(dra, child) ||
 		!auxiliary_is_running(dra->process))
 		return USEC_INFINITY;
 	if (now < child->devices_not_before)
@@ -530,14 +568,9 @@ static int on_started(struct auxiliary *process, void *userdata)
 	r = dra_held_send(dra->process, dra->claims, &dra->held_sent);
 	if (r >= 0)
 		r = send_settings(dra);
-
-	for (size_t i = 0; i < dra->manager->n_children; i++) {
-		struct child *child = dra->manager->children[i];
-
-		child->devices_passed_on = false;
-		child->devices_not_before = 0;
-		(void)dra_send_devices(dra, child);
-	}
+	cluster_report_started(dra->report);
+	(void)cluster_report_send(dra->report);
+	send_all_devices(dra);
 	manager_changed(dra->manager);
 	if (r >= 0)
 		dra_drivers_open(&dra->drivers);
@@ -567,9 +600,9 @@ static int take_names(struct dra *dra, const struct config *config)
 {
 	int identity, directory;
 
-	/* In the newest file no resource is served by DRA, but not all children have accepted
-	 * that. */
-	if (!names_a_driver(config))
+	/* In the newest file nothing needs the process, but not all children have accepted that, or
+	 * it removes what it wrote. */
+	if (!names_a_driver(config) && dra_rights_features(config) == 0)
 		return dra->registry_dir ? 0 : -ENOENT;
 	identity = dra_identity_configure(&dra->identity, config);
 	directory = replace_text(&dra->registry_dir, config->kubelet.plugins_registry_dir);
@@ -612,6 +645,16 @@ static int renew(struct dra *dra, char **ret_settings)
 	return r < 0 ? r : make_settings(dra, ret_settings);
 }
 
+/* What a feature wrote is removed after it is switched off. */
+static void note_features(struct dra *dra)
+{
+	unsigned before = dra->features & ~(unsigned)DRA_FEATURE_SERVE;
+
+	dra->features = dra_rights_features(dra->manager->config);
+	if (before & ~dra->features)
+		dra->linger_until = now_usec(CLOCK_MONOTONIC) + DRA_LINGER_TIME;
+}
+
 void dra_configure(struct dra *dra)
 {
 	_cleanup_free_ char *before = NULL, *settings = NULL;
@@ -619,8 +662,10 @@ void dra_configure(struct dra *dra)
 
 	dra_claims_configure(dra->claims);
 	unknown_claims_follow(dra->unknown);
+	note_features(dra);
 	r = dra_drivers_update(&dra->drivers);
-	if (r >= 0 && !dra_drivers_any_resource(&dra->drivers) && !has_claims(dra)) {
+	if (r >= 0 && dra->features == 0 && !dra_drivers_any_resource(&dra->drivers) &&
+		!has_claims(dra)) {
 		auxiliary_set_wanted(dra->process, false);
 		free(TAKE_PTR(dra->settings));
 		return;
@@ -628,7 +673,7 @@ void dra_configure(struct dra *dra)
 	if (r >= 0)
 		r = renew(dra, &settings);
 	if (r < 0) {
-		log_error("DRA cannot be configured: %s", strerror(-r));
+		log_error("devplugd-cluster cannot be configured: %s", strerror(-r));
 		return;
 	}
 	before = TAKE_PTR(dra->settings);
@@ -649,12 +694,24 @@ json_t *dra_numbers(const struct dra *dra)
 		dra_drivers_numbers(&dra->drivers));
 }
 
+json_t *dra_describe_cluster(const struct dra *dra)
+{
+	if (!dra || !dra->settings || !cluster_report_is_wanted(dra->report))
+		return NULL;
+	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s}", "node", dra->identity.node,
+		"node_source", dra_identity_node_source(&dra->identity), "identity",
+		dra_identity_word(&dra->identity), "credentials",
+		dra->identity.kind ? dra->identity.path : "", "pid",
+		(int)auxiliary_pid(dra->process), "report_failure",
+		cluster_report_failure(dra->report));
+}
+
 json_t *dra_describe(const struct dra *dra)
 {
 	json_auto_t *list = NULL;
 	json_t *described;
 
-	if (!dra || !dra->settings)
+	if (!dra || !dra->settings || dra->drivers.n_items == 0)
 		return NULL;
 	list = dra_drivers_describe(&dra->drivers, dra->manager->config->dra.driver);
 	described = json_pack("{s:s, s:s, s:s, s:s, s:i, s:O}", "node", dra->identity.node,
@@ -714,6 +771,8 @@ int dra_new(struct manager *manager, struct dra **ret)
 	if (r >= 0)
 		r = unknown_claims_new(manager, dra->claims, dra->process, &dra->unknown);
 	if (r >= 0)
+		r = cluster_report_new(manager, dra->process, &dra->report);
+	if (r >= 0)
 		r = sd_event_add_time(manager->event, &dra->linger_timer, CLOCK_MONOTONIC, 0,
 			USEC_PER_SEC, on_linger, dra);
 	if (r >= 0)
@@ -736,6 +795,7 @@ struct dra *dra_free(struct dra *dra)
 	(void)dra_refresh_free(dra->refreshes);
 	(void)dra_attributes_free(dra->attributes);
 	(void)unknown_claims_free(dra->unknown);
+	(void)cluster_report_free(dra->report);
 	dra_drivers_done(&dra->drivers);
 	(void)auxiliary_free(dra->process);
 	dra->manager->dra_claims = NULL;

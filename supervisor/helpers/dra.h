@@ -2,10 +2,11 @@
 #pragma once
 
 /*
- * The daemon's part of Dynamic Resource Allocation: the process devplugd-cluster, which runs only
- * while a resource has serve = "dra", its sockets for the kubelet, one for each driver, its
- * credentials, and which resources are served while their driver is registered. devplugd-cluster
- * talks to the kubelet and the API server and is not trusted: its requests are checked here.
+ * The daemon's part of Dynamic Resource Allocation and of all else that needs the API server: the
+ * process devplugd-cluster, which runs only while a feature needs it, its sockets for the kubelet,
+ * one for each driver, its credentials, and which resources are served while their driver is
+ * registered. devplugd-cluster talks to the kubelet and the API server and is not trusted: its
+ * requests are checked here.
  */
 
 #include <jansson.h>
@@ -27,8 +28,9 @@ void dra_configure(struct dra *dra);
  * when to call again because of pacing (CLOCK_MONOTONIC), or USEC_INFINITY. */
 uint64_t dra_send_devices(struct dra *dra, struct child *child);
 
-/* Sends devplugd-cluster which devices claims hold, if it does not know. */
-void dra_send_held(struct dra *dra);
+/* Sends devplugd-cluster which devices claims hold, and which resources are reported, if it does
+ * not know. */
+void dra_send_changes(struct dra *dra);
 
 /* For a resource that is served by DRA: a session without a socket, which exists while its driver
  * is registered. Returns 0, or -ENOENT with the error filled: then RESOURCE_KUBELET comes when
@@ -52,6 +54,9 @@ json_t *dra_numbers(const struct dra *dra);
 /* For display: the member "dra" of the state, or NULL if no resource is served by DRA. `dra` NULL:
  * none is. */
 json_t *dra_describe(const struct dra *dra);
+
+/* For display: the member "cluster" of the state, or NULL if nothing is reported in the cluster. */
+json_t *dra_describe_cluster(const struct dra *dra);
 
 struct dra *dra_free(struct dra *dra);
 DEFINE_CLEANUP(struct dra *, dra_free)

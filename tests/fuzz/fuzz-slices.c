@@ -87,7 +87,7 @@ static void check_answer(const json_t *answer)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	json_auto_t *devices = dra_devices_read((const char *)data, size), *resources = NULL;
+	json_auto_t *devices = dra_devices_read((const char *)data, size, NULL), *resources = NULL;
 	json_auto_t *answer = json_loadb((const char *)data, size, 0, NULL);
 
 	resources = json_pack("[{s:s, s:O*}]", "name", "v.e/gpu", "devices", devices);

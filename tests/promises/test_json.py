@@ -104,7 +104,7 @@ class Json(ToolTest):
             ' dra = { attributes = ( { name = "a"; type = "version"; value = "1"; }, { name = "b"; type = "int"; value = "1"; },'
             ' { name = "c"; type = "bool"; value = "1"; }, { name = "d"; value = "1"; } ); }; }',
             kubelet=f'pod_resources_socket = "{socket}"; plugins_registry_dir = "{self.node.path("registry")}";',
-            text='dra = { driver = "devices.vendor.example"; };')
+            text='dra = { driver = "devices.vendor.example"; }; cluster = { report = true; };')
         self.node.start_kubelet()
         self.node.start()
         for name in ("a", "zero"):

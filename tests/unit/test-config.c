@@ -230,6 +230,9 @@ static void test_dump_of_nothing(void **state)
 		"dra = {\n"
 		"\tforget_after = 600;\n"
 		"};\n"
+		"cluster = {\n"
+		"\treport = false;\n"
+		"};\n"
 		"resources = ( );\n");
 	again = load(text);
 	assert_int_equal(again->n_resources, 0);

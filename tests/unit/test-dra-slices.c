@@ -694,15 +694,15 @@ static void test_reports(void **state)
 	static const char text[] =
 		"{\"devices\": [{\"id\": \"a\", \"health\": \"Healthy\"}, {\"id\": "
 		"\"b\", \"health\": \"Unhealthy\"}]}\n";
-	json_auto_t *devices = dra_devices_read(text, strlen(text));
+	json_auto_t *devices = dra_devices_read(text, strlen(text), NULL);
 
 	assert_int_equal(json_array_size(devices), 2);
 	assert_string_equal(
 		json_string_value(json_object_get(json_array_get(devices, 1), "health")),
 		"Unhealthy");
-	assert_null(dra_devices_read(text, strlen(text) - 2));
-	assert_null(dra_devices_read("", 0));
-	assert_null(dra_devices_read("{", 1));
+	assert_null(dra_devices_read(text, strlen(text) - 2, NULL));
+	assert_null(dra_devices_read("", 0, NULL));
+	assert_null(dra_devices_read("{", 1, NULL));
 }
 
 /* A device that is missing although the resource should have it stays, as an unhealthy one. Other
@@ -719,7 +719,7 @@ static void test_missing(void **state)
 	static const char *const wanted[][3] = { { "a", "Healthy", "" },
 		{ "b", "Unhealthy", "missing" }, { "c", "Unhealthy", "gone" },
 		{ "", "Unhealthy", "missing" }, { "d", "Unhealthy", "missing" } };
-	json_auto_t *devices = dra_devices_read(text, strlen(text));
+	json_auto_t *devices = dra_devices_read(text, strlen(text), NULL);
 
 	assert_int_equal(json_array_size(devices), ARRAY_SIZE(wanted));
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Defines the keys of the group cluster. devplugd asks the API server for nothing unless one of
+ * them, or a resource with serve = "dra", needs it.
+ */
+#include "configuration/config.h"
+
+static const struct option cluster_options[] = {
+	{
+		.key = "report",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct cluster_config, report),
+		.help = "Whether the Node has a condition for each resource, such as "
+			"DevplugdVendorExampleGpu, which is True while a device has a problem.",
+	},
+};
+
+const struct option_table config_cluster_table = {
+	.name = "cluster",
+	.size = sizeof(struct cluster_config),
+	.options = cluster_options,
+	.count = ARRAY_SIZE(cluster_options),
+};

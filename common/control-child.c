@@ -55,6 +55,7 @@ static const struct control_rule rules[] = {
 		.fields = FIELD_NUMBER | FIELD_TEXT,
 		.n_optional_fds = 1 },
 	[CHILD_COMPLETE] = { .name = "COMPLETE", .to_supervisor = true, .n_fds = 1 },
+	[CHILD_LABELS] = { .name = "LABELS", .to_supervisor = true, .n_fds = 1 },
 	[CHILD_EDITS_CHANGED] = { .name = "EDITS_CHANGED", .to_supervisor = true },
 	[CHILD_USE] = { .name = "USE",
 		.to_supervisor = true,

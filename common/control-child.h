@@ -70,6 +70,8 @@ enum child_type {
 				right */
 	CHILD_COMPLETE,      /* [fd] sealed memfd with a complete list of devices, to be saved,
 				see drivers/inventory/complete-list.h */
+	CHILD_LABELS,        /* [fd] sealed memfd with labels of the node, which may be empty; see
+				drivers/model/node-label.h */
 	CHILD_EDITS_CHANGED, /* [] earlier EDITS may be outdated */
 	CHILD_USE,           /* [number, phase, fd] phase: enum child_use; sealed memfd with offered
 				ids, one a line. The supervisor answers USED */

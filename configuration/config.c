@@ -53,6 +53,14 @@ const struct resource_config *config_find(const struct config *config, const cha
 	return NULL;
 }
 
+bool config_has_labels(const struct config *config)
+{
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (config->resources[i].declaration.labels.count > 0)
+			return true;
+	return false;
+}
+
 const struct resource_config *resource_config_ref(const struct resource_config *resource)
 {
 	if (resource && resource->config)

@@ -24,6 +24,7 @@
 #define DEFAULT_CDI_DIR "/var/run/cdi"
 /* Section 4.1 of the Device Information Specification of the Network Plumbing Working Group. */
 #define DEFAULT_DEVICE_INFO_DIR "/var/run/k8s.cni.cncf.io/devinfo/dp"
+#define DEFAULT_FEATURES_DIR    "/etc/kubernetes/node-feature-discovery/features.d"
 #define RUNTIME_DROP_IN_DIR     "/run/devplugd.conf.d"
 /* What "devplugctl cordon" writes there. */
 #define CORDON_FILE "cordon.conf"
@@ -82,7 +83,7 @@ struct config {
 	int log_level;   /* syslog level */
 	char *host_root; /* applies to resources that set none */
 	bool cdi;        /* see cdi-spec.h */
-	char *cdi_dir, *device_info_dir;
+	char *cdi_dir, *device_info_dir, *features_dir;
 	struct kubelet_config kubelet;
 	struct metrics_config metrics;
 	struct dra_config dra;
@@ -97,6 +98,9 @@ struct config {
 				   that */
 	struct source *sources; /* names of the files that were read: origins point to them */
 };
+
+/* Whether any resource has labels of the node. */
+bool config_has_labels(const struct config *config);
 
 /* The keys of a configuration file, for the manual. */
 extern const struct option_table config_table;

@@ -224,6 +224,15 @@ static const struct option config_options[] = {
 		.help = "Directory for the device-information files that CNI plugins read.",
 	},
 	{
+		.key = "features_dir",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct config, features_dir),
+		.maximum = 3800,
+		.default_string = DEFAULT_FEATURES_DIR,
+		.check = form_absolute_path,
+		.help = "Directory where node-feature-discovery reads the `labels` of resources. devplugd does not create it.",
+	},
+	{
 		.key = "kubelet",
 		.type = OPTION_GROUP,
 		.offset = offsetof(struct config, kubelet),

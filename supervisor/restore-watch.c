@@ -24,7 +24,7 @@ struct restore_watch {
 	struct watcher *watcher; /* NULL: stopped */
 	struct watch *runtime_dir;
 	struct watch *claims;
-	struct watch *published[3];
+	struct watch *published[4];
 	sd_event_source *timer;
 	uint64_t not_before; /* CLOCK_MONOTONIC */
 	bool waiting;        /* for the timer */
@@ -108,6 +108,9 @@ static void restore_published(struct manager *manager)
 		dra_claims_publish(manager->dra_claims);
 	for (size_t i = 0; i < manager->n_children; i++)
 		proposal_publish_again(manager->children[i]->proposal);
+	for (size_t i = 0; i < manager->n_children; i++)
+		child_write_labels_again(manager->children[i]);
+	manager_changed(manager);
 }
 
 static void check_soon(struct restore_watch *watch)
@@ -182,7 +185,8 @@ void restore_watch_configure(struct restore_watch *watch)
 	const struct config *config = watch->manager->config;
 	_cleanup_free_ char *metadata = NULL;
 	const char *directories[] = { config->cdi_dir, config->device_info_dir,
-		published_metadata_directory(config, &metadata) < 0 ? config->cdi_dir : metadata };
+		published_metadata_directory(config, &metadata) < 0 ? config->cdi_dir : metadata,
+		config_has_labels(config) ? config->features_dir : NULL };
 
 	if (!watch->watcher)
 		return;
@@ -191,7 +195,7 @@ void restore_watch_configure(struct restore_watch *watch)
 	for (size_t i = 0; i < ARRAY_SIZE(directories); i++) {
 		int r;
 
-		if (i > 0 && streq(directories[i], directories[0]))
+		if (!directories[i] || (i > 0 && streq(directories[i], directories[0])))
 			continue;
 		r = watch_add(watch->watcher, directories[i], WATCH_CONTENT, on_published, watch,
 			&watch->published[i]);

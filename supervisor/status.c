@@ -97,6 +97,27 @@ static json_t *describe_parameters(const struct groups *declared)
 	return declared->count > 0 ? parameters_shown(declared) : NULL;
 }
 
+/* What was checked when it arrived; NULL: the resource has no labels. */
+static json_t *describe_labels(const struct child *child)
+{
+	_cleanup_free_ char *text = strdup(child->labels ?: "");
+	json_t *labels = json_object();
+	char *rest = NULL;
+
+	if (resource_applied(child->resource)->declaration.labels.count == 0) {
+		json_decref(labels);
+		return NULL;
+	}
+	for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line;
+		line = strtok_r(NULL, "\n", &rest)) {
+		char *equals = strchr(line, '=');
+
+		*equals = '\0';
+		(void)json_object_set_new(labels, line, json_string(equals + 1));
+	}
+	return labels;
+}
+
 static json_t *describe(const struct child *child)
 {
 	static const char *const registrations[_REGISTRATION_MAX] = {
@@ -121,7 +142,7 @@ static json_t *describe(const struct child *child)
 			proposal_failure(child->proposal));
 	text_sanitize(reason);
 	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:I, s:I, s:s, s:s, s:s, "
-			 "s:b, s:s, s:o, s:o*, s:s*, s:I, s:o*}",
+			 "s:b, s:s, s:o, s:o*, s:s*, s:I, s:o*, s:o*, s:s}",
 		"name", resource->name, "driver",
 		resource_applied(resource)->declaration.driver_name, "state",
 		resource_state_name(resource), "reason", reason, "pid", (int)child->process.pid,
@@ -134,7 +155,8 @@ static json_t *describe(const struct child *child)
 		failure_describe(resource->failures), "published",
 		dra ? json_boolean(child->published) : NULL, "dra_driver", driver, "expect",
 		(json_int_t)resource_applied(resource)->declaration.expect, "parameters",
-		describe_parameters(&resource_applied(resource)->declaration.parameters));
+		describe_parameters(&resource_applied(resource)->declaration.parameters), "labels",
+		describe_labels(child), "labels_failure", child->labels_failure ?: "");
 }
 
 static int add_claims(const struct manager *manager, const struct child *child, json_t *resource)

@@ -224,7 +224,8 @@ int inventory_release(struct inventory *inventory, bool released, const char *re
  * on_change(). Replaces an earlier handler that was not called yet. */
 void inventory_scan(struct inventory *inventory, inventory_handler on_scanned);
 
-/* Sets the handler of changed measurements; the list does not change with them. */
+/* Sets the handler of changed measurements, and of inventory_is_complete(); the list does not
+ * change with them. */
 void inventory_on_measured(struct inventory *inventory, inventory_handler on_measured);
 
 /* The measurements of the last successful scan. The inventory owns them until the next scan. */
@@ -237,6 +238,10 @@ const char *inventory_failure(const struct inventory *inventory);
 /* What the last successful scan could not read, and what it explains. The inventory owns them in
  * the same way. */
 const struct strings *inventory_notes(const struct inventory *inventory);
+
+/* Whether the last good scan found all devices: not if a driver's program has not answered yet, or
+ * a file could not be read. Until then, a device that is missing may exist. */
+bool inventory_is_complete(const struct inventory *inventory);
 
 /* The newest snapshot, as a new reference. */
 struct snapshot *inventory_snapshot(struct inventory *inventory);

@@ -60,6 +60,7 @@ struct inventory {
 	struct measurements measurements;
 	bool inherits;      /* an earlier inventory, see inventory_inherit() */
 	bool restores_list; /* the saved state was found by the same declaration */
+	bool complete;      /* the last good scan was, see inventory_is_complete() */
 	bool started;
 };
 
@@ -165,6 +166,16 @@ static void take_measurements(struct inventory *inventory, struct scan *scan)
 		inventory->on_measured(inventory, inventory->userdata);
 }
 
+/* The list need not have changed. */
+static void take_completeness(struct inventory *inventory, bool complete)
+{
+	bool changed = complete != inventory->complete;
+
+	inventory->complete = complete;
+	if (changed && inventory->started && inventory->on_measured)
+		inventory->on_measured(inventory, inventory->userdata);
+}
+
 /* Scans once and plans the next. Returns 1 if something changed, 0 if not, or negative errno. */
 static int scan_now(struct inventory *inventory, struct error *error)
 {
@@ -204,6 +215,7 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		if (scan_notes_take(&inventory->notes, &scan))
 			r = 1;
 		scan_notes_take_missing(&inventory->notes, &scan, POLL_INTERVAL);
+		take_completeness(inventory, !scan.incomplete);
 		if (!scan.incomplete)
 			inventory->list.saved = saved_state_free(inventory->list.saved);
 	}
@@ -562,6 +574,11 @@ const char *inventory_failure(const struct inventory *inventory)
 const struct strings *inventory_notes(const struct inventory *inventory)
 {
 	return &inventory->notes.notes;
+}
+
+bool inventory_is_complete(const struct inventory *inventory)
+{
+	return inventory->complete;
 }
 
 struct snapshot *inventory_snapshot(struct inventory *inventory)

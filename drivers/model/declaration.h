@@ -186,6 +186,7 @@ struct declaration {
 	struct groups exclude; /* struct exclusion: devices left out */
 	struct groups cordon;  /* struct cordon: devices that are listed as unhealthy */
 	int64_t expect;        /* the number of devices; 0: any */
+	struct strings labels; /* of the node, see node-label.h */
 	struct share share;
 	struct container container;
 	struct cdi_spec cdi_spec;

@@ -6,6 +6,7 @@
 #include "drivers/model/declaration-tables.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
+#include "drivers/model/node-label.h"
 
 const char *const preferences[] = { [PREFER_NONE] = "none",
 	[PREFER_PACKED] = "packed",
@@ -420,6 +421,14 @@ static const struct option declaration_options[] = {
 		.maximum = EXPECT_MAX,
 		.unit = "devices",
 		.help = "Number of devices that the host should have, before `share`, without those that belong to another resource; 0: any number. If there are fewer or more, `devplugctl status`, `devplugctl check` and metrics show it and name the devices that the last complete list had. The resource is then required for `/readyz` of the exporter. See docs/repair.md.",
+	},
+	{
+		.key = "labels",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct declaration, labels),
+		.template = true,
+		.check = node_label_check,
+		.help = "Labels of the node, as \"NAME=VALUE\", that node-feature-discovery reads from features_dir: \"gpu.model=${model}\" becomes feature.node.kubernetes.io/gpu.model. Devices with one name must have one value: otherwise, the label is not set, and `devplugctl status` names the devices. ${n} is the number of devices with the name. See docs/repair.md.",
 	},
 	{
 		.key = "share",

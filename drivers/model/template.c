@@ -54,7 +54,7 @@ static const struct variable {
 			"container." } },
 	{ "n", FROM_ALLOCATION, ARGUMENT_NONE,
 		{ "${n}",
-			"Number of devices that the container gets. Has a value only while devices are assigned to a container." } },
+			"Number of devices that the container gets. Has a value only while devices are assigned to a container, and in `labels`." } },
 	{ "info", FROM_ALLOCATION, ARGUMENT_NONE,
 		{ "${info}",
 			"The devices that the container gets, as a JSON object with the information of each device under its id, in the form of the SR-IOV plugin. Has a value only "

@@ -501,6 +501,7 @@ static void plugin_done(struct plugin *plugin)
 	strings_done(&plugin->readmission_refused);
 	claiming_done(&plugin->claiming);
 	expecting_done(&plugin->expecting);
+	labelling_done(&plugin->labelling);
 	publish_done(&plugin->publishing);
 	allocation_count_done(&plugin->allocation_count);
 	sd_event_source_disable_unref(plugin->alive_source);

@@ -217,16 +217,21 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 }
 
 /* What keeps devices from being found. */
-static void write_notes(struct json_writer *writer, const struct inventory *inventory)
+static void write_notes(struct json_writer *writer, const struct plugin *plugin)
 {
-	const struct strings *notes = inventory_notes(inventory);
-	const char *failure = inventory_failure(inventory);
+	const struct strings *notes = inventory_notes(plugin->inventory);
+	const struct strings *labels = &plugin->labelling.notes;
+	const char *failure = inventory_failure(plugin->inventory);
 
 	if (failure)
 		json_write_string(writer, failure);
 	for (size_t i = 0; i < notes->count; i++) {
 		json_write_text(writer, failure || i > 0 ? "," : "");
 		json_write_string(writer, notes->items[i]);
+	}
+	for (size_t i = 0; i < labels->count; i++) {
+		json_write_text(writer, failure || notes->count > 0 || i > 0 ? "," : "");
+		json_write_string(writer, labels->items[i]);
 	}
 }
 
@@ -311,21 +316,25 @@ static int write_inventory(int fd, const struct plugin *plugin, const struct sna
 	json_write_text(&writer, "]");
 	expecting_write(&plugin->expecting, &writer, plugin->applied_config->declaration);
 	json_write_text(&writer, ",\"scan_notes\":[");
-	write_notes(&writer, plugin->inventory);
+	write_notes(&writer, plugin);
 	json_write_text(&writer, "],\"measurements\":{");
 	write_measurements(&writer, inventory_measurements(plugin->inventory));
 	json_write_text(&writer, "}}\n");
 	return json_writer_finish(&writer);
 }
 
-/* Which devices count is known when they were offered, and have owners. */
+/* Which devices count is known when all were found and offered, and have owners. */
 static void compare(struct plugin *plugin, const struct snapshot *snapshot)
 {
 	const struct declaration *declaration = plugin->applied_config->declaration;
 
-	if (plugin->offered && !plugin->ready_owed && !claiming_waits(&plugin->claiming))
-		expecting_update(&plugin->expecting, plugin->event, declaration,
-			match_fingerprint(declaration), snapshot);
+	if (!plugin->offered || plugin->ready_owed || claiming_waits(&plugin->claiming) ||
+		!inventory_is_complete(plugin->inventory))
+		return;
+	expecting_update(&plugin->expecting, plugin->event, declaration,
+		match_fingerprint(declaration), snapshot);
+	plugin->labels_busy =
+		labelling_update(&plugin->labelling, plugin->event, declaration, snapshot);
 }
 
 static int report_devices(struct plugin *plugin)
@@ -367,6 +376,9 @@ static void send_report(struct plugin *plugin)
 		/* A supervisor that is paused does not read, and gets all of it later. */
 		if (r != -EAGAIN)
 			log_warning("cannot report devices to the supervisor: %s", strerror(-r));
+		plugin->reporting.not_before += REPORT_RETRY;
+		plugin_report(plugin);
+	} else if (plugin->labels_busy) {
 		plugin->reporting.not_before += REPORT_RETRY;
 		plugin_report(plugin);
 	}

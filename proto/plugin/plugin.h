@@ -16,6 +16,7 @@
 #include "proto/plugin/device-use.h"
 #include "proto/plugin/expecting.h"
 #include "proto/plugin/housekeeping.h"
+#include "proto/plugin/labelling.h"
 #include "proto/plugin/plugin-session.h"
 #include "proto/plugin/pre-start.h"
 #include "proto/plugin/propose-files.h"
@@ -44,6 +45,8 @@ struct plugin {
 	struct strings readmission_refused; /* ids that the kubelet has chosen for other pods */
 	struct claiming claiming;
 	struct expecting expecting;
+	struct labelling labelling;
+	bool labels_busy;       /* they have to be made again */
 	uint64_t scan_owed;     /* the number of the newest CHILD_SCAN without an answer; 0: none */
 	uint64_t gone_reported; /* how many removed devices the supervisor knows of */
 	struct publishing publishing;

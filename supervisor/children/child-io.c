@@ -11,13 +11,18 @@
 #include "common/sealed.h"
 #include "drivers/inventory/complete-list.h"
 #include "drivers/model/driver.h"
+#include "drivers/model/node-label.h"
 #include "supervisor/children/child.h"
+#include "supervisor/files/published-files.h"
 #include "supervisor/process/retry-delay.h"
 
 /* The minimum time between two writes of the health of one child's devices, and of its complete
  * list. */
 #define SAVE_INTERVAL (100 * USEC_PER_MSEC)
 #define LIST_INTERVAL USEC_PER_SEC
+/* The same for labels, and the time until they are written again after a failure. */
+#define LABELS_INTERVAL USEC_PER_SEC
+#define LABELS_RETRY    (10 * USEC_PER_SEC)
 
 static struct log_fields fields_of(const struct child *child, const char *message_id)
 {
@@ -121,6 +126,31 @@ static void on_complete(struct child *child, struct control_message *message)
 	(void)child_save(child);
 }
 
+/* Labels are of the configuration that the child has accepted. */
+static void on_labels(struct child *child, struct control_message *message)
+{
+	const struct declaration *declaration = child_declaration(child);
+	_cleanup_free_ char *text = NULL;
+	size_t size;
+	int r;
+
+	r = sealed_read(message->fds[0], NODE_LABELS_SIZE_MAX, &text, &size);
+	if (r >= 0 && declaration)
+		r = strlen(text) == size
+			? node_labels_check(text, &declaration->labels, declaration->name)
+			: -EBADMSG;
+	if (r < 0 && r != -ENOMEM) {
+		on_broken("sent invalid labels", child);
+		return;
+	}
+	if (r < 0 || !declaration)
+		return;
+	free(child->labels);
+	child->labels = TAKE_PTR(text);
+	child->labels_pending = true;
+	(void)child_save(child);
+}
+
 static void on_ready(struct child *child, struct control_message *message)
 {
 	enum registration_way before = child_registration(child);
@@ -190,6 +220,7 @@ static const struct {
 	[CHILD_SESSION_ENDED] = { .event = RESOURCE_SESSION_ENDED, .session = true },
 	[CHILD_DEVICES] = { .handle = on_devices },
 	[CHILD_COMPLETE] = { .handle = on_complete },
+	[CHILD_LABELS] = { .handle = on_labels },
 	[CHILD_GONE] = { .handle = on_gone },
 	[CHILD_PUBLISH] = { .handle = on_publish },
 	[CHILD_CLAIMS] = { .handle = on_claims },
@@ -588,14 +619,49 @@ static uint64_t save(struct child *child, struct saved_health *saved, struct pac
 	return saved->pending ? pace->not_before : USEC_INFINITY;
 }
 
+/* Each change has node-feature-discovery change the Node. */
+static uint64_t write_labels(struct child *child)
+{
+	const struct log_fields fields = fields_of(child, NULL);
+	const struct declaration *declaration = child_declaration(child);
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	_cleanup_free_ char *before = NULL;
+	struct error error;
+	int r;
+
+	if (!child->labels_pending || !declaration)
+		return USEC_INFINITY;
+	if (now < child->labels_not_before)
+		return child->labels_not_before;
+	r = published_put_labels(child->host->published, declaration, child->labels, &error);
+	before = TAKE_PTR(child->labels_failure);
+	child->labels_failure = r < 0 ? strdup(error.message) : NULL;
+	if (r < 0 && !(before && streq(before, error.message)))
+		log_full(LOG_WARNING, &fields,
+			"the labels of the node cannot be written: %s; devplugd tries again every %llu s",
+			error.message, LABELS_RETRY / USEC_PER_SEC);
+	if (r >= 0 && before)
+		log_full(LOG_NOTICE, &fields, "the labels of the node are written");
+	child->labels_pending = r < 0;
+	child->labels_not_before = now + (r < 0 ? LABELS_RETRY : LABELS_INTERVAL);
+	return r < 0 ? child->labels_not_before : USEC_INFINITY;
+}
+
+void child_write_labels_again(struct child *child)
+{
+	child->labels_pending = child->labels;
+	child->labels_not_before = 0;
+}
+
 uint64_t child_save(struct child *child)
 {
 	uint64_t health = save(child, &child->health, &child->saving, SAVE_INTERVAL,
 		&child->save_failure, "the health of the devices");
 	uint64_t list = save(child, &child->list, &child->list_saving, LIST_INTERVAL,
 		&child->list_failure, "the complete list of devices");
+	uint64_t labels = write_labels(child);
 
-	return MIN_OF(health, list);
+	return MIN_OF(labels, MIN_OF(health, list));
 }
 
 void child_forget_saved(struct child *child)
@@ -676,6 +742,8 @@ struct child *child_free(struct child *child)
 	(void)close_fd(child->counters_fd);
 	saved_health_close(&child->health);
 	saved_health_close(&child->list);
+	free(child->labels);
+	free(child->labels_failure);
 	for (unsigned i = 0; i < _RESOURCE_TIMER_MAX; i++)
 		process_timer_done(&child->timers[i]);
 	if (child->claimant && child->proposal)

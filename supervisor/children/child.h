@@ -98,6 +98,11 @@ struct child {
 	struct pace list_saving;
 	int list_failure;
 	uint64_t list_hash; /* of the content of `list`; 0: not known */
+	/* The labels of the node, checked; NULL: its process has sent none. */
+	char *labels;
+	bool labels_pending; /* not written yet */
+	uint64_t labels_not_before;
+	char *labels_failure; /* why they could not be written; NULL: they could */
 
 	struct claimant *claimant; /* claims its devices */
 	struct proposal *proposal;
@@ -123,9 +128,14 @@ enum registration_way child_registration(const struct child *child);
 /* The kubelet has registered the session; or it has not, and `why` is for people. */
 void child_registered(struct child *child, const char *why);
 
-/* Saves the newest health of its devices and its last complete list, if that is pending. Returns
- * when to call again because of pacing or a failure (CLOCK_MONOTONIC), or USEC_INFINITY. */
+/* Saves the newest health of its devices, its last complete list and its labels, if that is
+ * pending. Returns when to call again because of pacing or a failure (CLOCK_MONOTONIC), or
+ * USEC_INFINITY. */
 uint64_t child_save(struct child *child);
+
+/* Writes its labels again, as child_save(): another directory is configured, or a file is
+ * damaged. */
+void child_write_labels_again(struct child *child);
 
 /* To be called when the resource is no longer declared: drops what is saved. */
 void child_forget_saved(struct child *child);

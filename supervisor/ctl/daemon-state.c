@@ -145,6 +145,22 @@ static json_t *clean_expect(const json_t *resource, const json_t *document)
 	return NULL;
 }
 
+/* NULL if the resource has none. */
+static json_t *clean_labels(const json_t *resource)
+{
+	json_t *labels = json_object_get(resource, "labels"), *value;
+	json_t *clean = json_is_object(labels) ? json_object() : NULL;
+	const char *name;
+
+	json_object_foreach(labels, name, value)
+	{
+		if (json_is_string(value))
+			(void)json_object_set_new(
+				clean, name, clean_text(json_string_value(value)));
+	}
+	return clean;
+}
+
 /* Offered devices with a notice. */
 static json_int_t count_noticed(const json_t *devices)
 {
@@ -163,7 +179,7 @@ static json_t *clean_resource(const json_t *resource, const json_t *document)
 
 	return json_pack(
 		"{s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o, s:b, s:o, s:I, "
-		"s:o, s:o, s:o, s:o, s:o*}",
+		"s:o, s:o, s:o, s:o, s:o*, s:o*, s:o}",
 		"devices_noticed", count_noticed(devices), "name", clean_text_of(resource, "name"),
 		"driver", clean_text_of(resource, "driver"), "state",
 		clean_text_of(resource, "state"), "reason", clean_text_of(resource, "reason"),
@@ -178,7 +194,9 @@ static json_t *clean_resource(const json_t *resource, const json_t *document)
 		clean_text_of(resource, "note"), "allocations", integer_of(document, "allocations"),
 		"last_allocation", clean_text_of(document, "last_allocation"), "devices", devices,
 		"scan_notes", clean_strings(document, "scan_notes"), "failures",
-		clean_failures(resource), "expect", clean_expect(resource, document));
+		clean_failures(resource), "expect", clean_expect(resource, document), "labels",
+		clean_labels(resource), "labels_failure",
+		clean_text_of(resource, "labels_failure"));
 }
 
 /* NULL if there are none. */

@@ -239,6 +239,18 @@ static void print_expected(const json_t *resource, const char **gap)
 	*gap = "";
 }
 
+static void print_labels_failure(const json_t *resource, const char **gap)
+{
+	const char *failure = text_of(resource, "labels_failure");
+
+	if (!*failure)
+		return;
+	(void)fputs(*gap, stdout);
+	print_wrapped(INDENT, "%s: the labels of the node cannot be written: %s",
+		text_of(resource, "name"), failure);
+	*gap = "";
+}
+
 /* Prints the problems of one resource; `*gap` separates the first one from the table. */
 static void print_troubles(const json_t *resource, const char **gap)
 {
@@ -247,6 +259,7 @@ static void print_troubles(const json_t *resource, const char **gap)
 	const json_t *notes = json_object_get(resource, "scan_notes");
 
 	print_expected(resource, gap);
+	print_labels_failure(resource, gap);
 	print_failures(resource, gap);
 	for (size_t i = 0; i < json_array_size(notes); i++) {
 		(void)fputs(*gap, stdout);

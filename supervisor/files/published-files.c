@@ -95,6 +95,14 @@ static bool is_in_metadata_directory(const struct config *config, const struct p
 		streq(file->directory->path, directory);
 }
 
+static int labels_path(const struct config *config, const char *resource, char **ret)
+{
+	char name[PUBLISHED_LABELS_NAME_MAX];
+
+	published_labels_name(resource, name);
+	return format_text(ret, "%s/%s", config->features_dir, name);
+}
+
 /* Whether the resource with this declaration may have the file. */
 static bool is_expected(const struct config *config, const struct declaration *declaration,
 	const struct published_file *file)
@@ -103,6 +111,9 @@ static bool is_expected(const struct config *config, const struct declaration *d
 
 	if (file->kind == PUBLISHED_INFO)
 		return streq(file->directory->path, config->device_info_dir);
+	if (file->kind == PUBLISHED_LABELS)
+		return declaration->labels.count > 0 &&
+			streq(file->directory->path, config->features_dir);
 	return declaration->cdi_spec.kind &&
 		cdi_path(config, declaration->cdi_spec.kind, &path) >= 0 && streq(path, file->path);
 }
@@ -180,7 +191,8 @@ void published_configure(struct published *published, const struct config *confi
 	if (published_metadata_directory(config, &metadata) < 0 ||
 		published_table_open(table, config->cdi_dir) < 0 ||
 		published_table_open(table, config->device_info_dir) < 0 ||
-		published_table_open(table, metadata) < 0)
+		published_table_open(table, metadata) < 0 ||
+		published_table_open(table, config->features_dir) < 0)
 		log_error("cannot read the lists of published files: out of memory");
 	for (size_t i = 0; i < table->n_files; i++)
 		judge(config, table->files[i], stays(config, judges, table->files[i]));
@@ -405,6 +417,44 @@ int published_put_claim(struct published *published, const char *key, const char
 	return r < 0 ? r : put_file(published, path, text, error);
 }
 
+/* The file stays while the resource has no process, so that the Node keeps its labels. */
+static void drop_labels(struct published *published, const char *resource, const char *path)
+{
+	struct published_file *file = map_get(&published->table.by_path, path);
+
+	if (!file || file->kind != PUBLISHED_LABELS)
+		return;
+	file->kept = false;
+	published_table_remove(&published->table, resource);
+	(void)published_table_save(&published->table);
+}
+
+int published_put_labels(struct published *published, const struct declaration *declaration,
+	const char *text, struct error *error)
+{
+	const char *directory = published->config->features_dir;
+	_cleanup_free_ char *path = NULL;
+	const char *owner;
+	int r;
+
+	if (labels_path(published->config, declaration->name, &path) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	if (!*text) {
+		drop_labels(published, declaration->name, path);
+		return 0;
+	}
+	if (access(directory, F_OK) < 0)
+		return error_set(error, -errno,
+			"%s: %s; node-feature-discovery reads labels there, create it or set features_dir",
+			directory, strerror(errno));
+	r = published_table_claim(
+		&published->table, declaration->name, path, PUBLISHED_LABELS, &owner);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	(void)published_table_save(&published->table);
+	return put_file(published, path, text, error);
+}
+
 /* Removes the files of claims that are not kept now. */
 static void remove_claims(struct published *published)
 {
@@ -499,7 +549,8 @@ static void expect_files(struct published *published, const struct declaration *
 	for (size_t i = 0; i < published->table.n_files; i++) {
 		struct published_file *file = published->table.files[i];
 
-		if (!streq(file->resource, declaration->name))
+		/* Labels are not part of a publication. */
+		if (!streq(file->resource, declaration->name) || file->kind == PUBLISHED_LABELS)
 			continue;
 		if (is_expected(published->config, declaration, file))
 			file->kept = false;

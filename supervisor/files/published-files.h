@@ -3,7 +3,8 @@
 
 /*
  * Files by which other programs find our devices: CDI documents of resources and of claims for the
- * container runtime, information for CNI plugins, metadata that containers read. All their names
+ * container runtime, information for CNI plugins, metadata that containers read,
+ * labels of the node for node-feature-discovery. All their names
  * are made here. A file is replaced in one step, and removed with its claim, or with its resource,
  * unless pods still need it. Metadata is written into the same file, because a container has that
  * file mounted, and would not see another one of the same name. All stay when the daemon stops,
@@ -50,6 +51,12 @@ bool published_drop_left(struct published *published, const struct strings *name
  * may leave some files. The error is filled. */
 int published_take(struct published *published, const struct declaration *declaration, int fd,
 	struct error *error);
+
+/* Makes the file with the labels of a resource have this text, which was checked; empty: removes
+ * it. The directory is not created: without it, no program reads labels. Returns 0, or negative
+ * errno with the error filled. */
+int published_put_labels(struct published *published, const struct declaration *declaration,
+	const char *text, struct error *error);
 
 /* The metadata of a request of a claim. */
 struct published_metadata {

@@ -279,6 +279,24 @@ static bool names_metadata(const char *resource, const char *name)
 		is_json(name);
 }
 
+/* The type is for people; the hash makes the name unique and its length bounded. */
+void published_labels_name(const char *resource, char ret[static PUBLISHED_LABELS_NAME_MAX])
+{
+	const char *slash = strrchr(resource, '/');
+
+	(void)snprintf(ret, PUBLISHED_LABELS_NAME_MAX, "devplugd-%.63s-%016llx",
+		slash ? slash + 1 : resource, (unsigned long long)hash_string(resource));
+}
+
+static bool names_labels(const char *resource, const char *name)
+{
+	char expected[PUBLISHED_LABELS_NAME_MAX];
+	struct error error;
+
+	published_labels_name(resource, expected);
+	return resource_name_check(resource, &error) >= 0 && streq(name, expected);
+}
+
 /* Returns the kind, or -EINVAL for a name that no file of ours has. */
 static int kind_of(const char *resource, const char *name)
 {
@@ -287,6 +305,7 @@ static int kind_of(const char *resource, const char *name)
 		[PUBLISHED_INFO] = names_info,
 		[PUBLISHED_CLAIM] = names_claim,
 		[PUBLISHED_METADATA] = names_metadata,
+		[PUBLISHED_LABELS] = names_labels,
 	};
 
 	for (int kind = 0; kind < (int)ARRAY_SIZE(names); kind++)

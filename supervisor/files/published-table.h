@@ -45,6 +45,7 @@ enum published_kind {
 	PUBLISHED_INFO,     /* device information */
 	PUBLISHED_CLAIM,    /* the CDI document of a claim */
 	PUBLISHED_METADATA, /* what the containers of a claim read of their devices */
+	PUBLISHED_LABELS,   /* labels of the node */
 };
 
 struct published_directory {
@@ -73,6 +74,10 @@ struct published_table {
 	struct published_directory **directories;
 	size_t n_directories;
 };
+
+/* The name of a resource's file with labels. */
+#define PUBLISHED_LABELS_NAME_MAX 128
+void published_labels_name(const char *resource, char ret[static PUBLISHED_LABELS_NAME_MAX]);
 
 /* Makes an empty one in a table of zeros. */
 void published_table_init(struct published_table *table, const char *runtime_dir);

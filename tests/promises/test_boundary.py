@@ -215,6 +215,21 @@ class Boundary(NodeTest):
         self.await_words("the child sent an invalid list of devices")
         self.assertFalse(os.listdir(os.path.join(self.node.run, "complete")))
 
+    def label(self, kind):
+        features = self.node.path("features.d")
+        os.mkdir(features)
+        os.chown(features, UNIT_UID, UNIT_UID)
+        self.begin(kind, as_unit(), text=f'features_dir = "{features}";', evil='labels = ( "mine.${id}=x" );')
+        self.await_words("the child sent invalid labels")
+        self.assertEqual(os.listdir(features), [])
+
+    def test_P18_label_of_another(self):
+        """A control plane's, on which pods would be scheduled."""
+        self.label("label-another")
+
+    def test_P18_label_with_directive(self):
+        self.label("label-directive")
+
     def test_P18_counts(self):
         """They concern nothing but the resource: the metrics of the others are there, and no sum is negative."""
         metrics = self.node.path("metrics/devplugd.prom")

@@ -125,6 +125,15 @@ class Manifests(unittest.TestCase):
                 with self.subTest(key, components=components):
                     self.assertEqual(paths[mounts[keys[key]]], keys[key])
 
+    def test_labels(self):
+        """The component mounts the directory of the labels."""
+        spec = self.built("labels")["DaemonSet", "devplugd"]["spec"]["template"]["spec"]
+        mounts = {m["mountPath"]: m for m in spec["containers"][0]["volumeMounts"]}
+        paths = {v["name"]: v["hostPath"]["path"] for v in spec["volumes"] if "hostPath" in v}
+        directory = self.dump("packaging/container/base/resources.conf")["features_dir"]
+        self.assertEqual(paths[mounts[directory]["name"]], directory)
+        self.assertFalse(mounts[directory].get("readOnly"))
+
     def test_options(self):
         usage = subprocess.run([program("devplugd"), "--help"], capture_output=True, text=True).stdout
         for word in self.container["args"]:
@@ -249,7 +258,7 @@ class Manifests(unittest.TestCase):
         selinux = {"openshift": True, "seLinuxOptions": {"type": "spc_t"}}
         metrics, dra = {"metrics": {"enabled": True}}, {"dra": {"enabled": True}}
         for values, overlay, *components in (
-                ({}, "base"), (selinux, "overlays/openshift"), (metrics, "base", "metrics"), (dra, "base", "dra"),
+                ({}, "base"), ({"labels": {"enabled": True}}, "base", "labels"), (selinux, "overlays/openshift"), (metrics, "base", "metrics"), (dra, "base", "dra"),
                 ({**selinux, **dra}, "overlays/openshift", "dra"),
                 ({**metrics, **dra, "networkPolicy": {"enabled": True}}, "base", "metrics", "dra", "network-policy"),
                 ({"kubelet": {"rootDir": "/var/lib/k0s/kubelet"}}, "base", "k0s"),

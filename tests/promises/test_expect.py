@@ -209,6 +209,27 @@ class Expect(Host):
         self.node.stop_kubelet()
         self.await_readiness(503, f"{CARD}: it is not served; see devplugctl explain\n")
 
+    def test_program_without_answer(self):
+        """Nothing is missing before the program that finds devices has answered, also if it finds none."""
+        ready, program = self.node.path("ready"), self.node.path("discover")
+        with open(program, "w") as file:
+            file.write(f"#!/bin/sh\nwhile ! [ -e {ready} ]; do sleep 0.1; done; cat {ready}\n")
+        os.chmod(program, 0o755)
+        card = (f'{{ name = "{CARD}"; driver = "exec"; match = ( {{ command = "{program}"; interval = 1; timeout = 100; }} ); '
+                'expect = 1; }')
+        self.begin(card)
+        self.await_readiness(503, f"{CARD}: its devices are not known yet\n")
+        self.assertEqual(self.expect(), {"count": 1, "found": None, "missing": [], "extra": [], "reason": ""})
+        self.assertEqual(self.ctl("check").returncode, 0)
+        with open(ready + ".new", "w") as file:
+            json.dump({"version": 1, "devices": []}, file)
+        os.rename(ready + ".new", ready)
+        self.await_reason("0 of 1 devices are present; no complete list was ever seen, so none can be named")
+        with open(ready + ".new", "w") as file:
+            json.dump({"version": 1, "devices": [{"id": "a", "nodes": [{"host": "/dev/null"}]}]}, file)
+        os.rename(ready + ".new", ready)
+        self.await_reason("")
+
     def test_broken_state(self):
         """Nothing is named by what is not a list, and a directory that cannot be written to stops nothing."""
         self.add(0, 1)

@@ -25,7 +25,7 @@ def flatten(value, path=""):
     """Pairs of the path of a member and its type."""
     if isinstance(value, dict):
         for key, member in value.items():
-            free = path in ("answer.envs", "answer.annotations") or path.endswith(".attributes")
+            free = path in ("answer.envs", "answer.annotations") or path.endswith((".attributes", ".labels"))
             yield from flatten(member, f"{path}.{'*' if free else key}".lstrip("."))
     elif isinstance(value, list):
         for element in value:
@@ -98,7 +98,7 @@ class Json(ToolTest):
             '{ name = "vendor.example/zero"; driver = "path"; match = "/dev/zero";'
             ' container = { env = "A=b"; annotations = "vendor.example/c=d"; cdi = "vendor.example/e=f";'
             f' cdi_dirs = "{self.node.dir}";'
-            ' mounts = ({ host = "/usr"; read_only = true; }); }; expect = 1; prestart = { command = [ "/bin/true", "${param:mode}" ]; };'
+            ' mounts = ({ host = "/usr"; read_only = true; }); }; expect = 1; labels = ( "zero=x" ); prestart = { command = [ "/bin/true", "${param:mode}" ]; };'
             ' parameters = ( { name = "mode"; default = "fast"; } ); }',
             '{ name = "vendor.example/full"; driver = "path"; match = "/dev/full"; serve = "dra";'
             ' dra = { attributes = ( { name = "a"; type = "version"; value = "1"; }, { name = "b"; type = "int"; value = "1"; },'

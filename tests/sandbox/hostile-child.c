@@ -776,6 +776,30 @@ static void complete_nonsense(void)
 	complete(LIST("\"a\",\"../../x/\\u202e\""));
 }
 
+/* --- labels of the node --- */
+
+static void label(const char *text)
+{
+	int fd = sealed_new("labels", text, strlen(text));
+
+	say(CHILD_LABELS, 0, fd);
+	(void)close(fd);
+}
+
+/* A label that the configuration does not have, behind one that it has. */
+static void label_as_another(void)
+{
+	say(CHILD_READY, 0, -EBADF);
+	label("mine.a=x\nnode-role.kubernetes.io/control-plane=\n");
+}
+
+/* A directive of node-feature-discovery. */
+static void label_with_directive(void)
+{
+	say(CHILD_READY, 0, -EBADF);
+	label("mine.a=x\n# +expiry-time=2020-01-01T00:00:00Z\n");
+}
+
 /* --- counts --- */
 
 static void fill_counters(void)
@@ -1064,6 +1088,8 @@ static const struct {
 	{ "storm", publish_in_a_storm, false },
 	{ "complete-number", complete_another_number, false },
 	{ "complete-nonsense", complete_nonsense, false },
+	{ "label-another", label_as_another, false },
+	{ "label-directive", label_with_directive, false },
 	{ "counts", count_too_much, false },
 	{ "disguise", disguise, false },
 	{ "dra-questions", try_questions, false },

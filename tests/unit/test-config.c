@@ -213,6 +213,7 @@ static void test_dump_of_nothing(void **state)
 		"host_root = \"/\";\ncdi = false;\n"
 		"cdi_dir = \"/var/run/cdi\";\n"
 		"device_info_dir = \"/var/run/k8s.cni.cncf.io/devinfo/dp\";\n"
+		"features_dir = \"/etc/kubernetes/node-feature-discovery/features.d\";\n"
 		"kubelet = {\n"
 		"\troot_dir = \"/var/lib/kubelet\";\n"
 		"\tdevice_plugin_dir = \"/var/lib/kubelet/device-plugins\";\n"

@@ -173,8 +173,13 @@ json_t *dra_drivers_settings(const struct dra_drivers *all)
 void dra_drivers_open(const struct dra_drivers *all)
 {
 	for (size_t i = 0; i < all->n_items; i++)
-		if (!all->items[i]->begun)
-			dra_registrant_open(all->items[i]);
+		dra_registrant_open(all->items[i]);
+}
+
+void dra_drivers_suspend(const struct dra_drivers *all, const char *why)
+{
+	for (size_t i = 0; i < all->n_items; i++)
+		dra_registrant_suspend(all->items[i], why);
 }
 
 void dra_drivers_close(const struct dra_drivers *all, const char *why)

@@ -54,8 +54,9 @@ uint64_t dra_drivers_next(const struct dra_drivers *all);
 /* The drivers for the settings of devplugd-cluster, a new reference. NULL: no memory. */
 json_t *dra_drivers_settings(const struct dra_drivers *all);
 
-/* Open the sessions of those that have none; end all of them. */
+/* Open the sessions of those that have none; keep them for the next process; end all of them. */
 void dra_drivers_open(const struct dra_drivers *all);
+void dra_drivers_suspend(const struct dra_drivers *all, const char *why);
 void dra_drivers_close(const struct dra_drivers *all, const char *why);
 
 /* See dra_registrant_check(). */

@@ -2,7 +2,8 @@
 /*
  * Decides when a driver's session is opened: as soon as devplugd-cluster knows the driver, and
  * again after each failure, because up to 1.35 the plugin watcher never retries a socket that
- * failed.
+ * failed. A session that is registered outlives the process: its socket stays here, so that calls
+ * of the kubelet wait in the backlog for the next process instead of being refused.
  */
 #include "supervisor/helpers/dra-registrant.h"
 
@@ -15,6 +16,9 @@
 #include "supervisor/children/resource.h"
 #include "supervisor/process/retry-delay.h"
 #include "supervisor/sessions/plugin-directory.h"
+
+/* How long calls may wait for the next process. */
+#define PROCESS_TIMEOUT (30 * USEC_PER_SEC)
 
 static void set_registered(struct dra_registrant *driver, bool registered, const char *why)
 {
@@ -42,7 +46,7 @@ static void drop_session(struct dra_registrant *driver)
 void dra_registrant_close(struct dra_registrant *driver, const char *why)
 {
 	drop_session(driver);
-	driver->begun = false;
+	driver->begun = driver->passed = false;
 	(void)sd_event_source_set_enabled(driver->timer, SD_EVENT_OFF);
 	set_registered(driver, false, why);
 }
@@ -62,9 +66,16 @@ void dra_registrant_fail(struct dra_registrant *driver, const char *why)
 	retry_session(driver);
 }
 
-static void on_registration_result(const char *why, void *userdata)
+static void send_registered(const struct dra_registrant *driver)
 {
 	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_REGISTERED);
+
+	message.driver = driver->number;
+	(void)auxiliary_send(driver->process, &message);
+}
+
+static void on_registration_result(const char *why, void *userdata)
+{
 	struct dra_registrant *driver = userdata;
 
 	if (why) {
@@ -72,9 +83,21 @@ static void on_registration_result(const char *why, void *userdata)
 		return;
 	}
 	driver->delay = 0;
-	message.driver = driver->number;
-	(void)auxiliary_send(driver->process, &message);
+	send_registered(driver);
 	set_registered(driver, true, "");
+}
+
+static int send_session(struct dra_registrant *driver)
+{
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_SESSION);
+	int r;
+
+	message.driver = driver->number;
+	message.session = driver->session.number;
+	message.fds[0] = driver->session.socket.fd;
+	r = auxiliary_send(driver->process, &message);
+	driver->passed = r >= 0;
+	return r;
 }
 
 static int begin_session(struct dra_registrant *driver)
@@ -85,20 +108,14 @@ static int begin_session(struct dra_registrant *driver)
 		.on_result = on_registration_result,
 		.userdata = driver,
 	};
-	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_SESSION);
-	int r;
+	int r = send_session(driver);
 
-	message.driver = driver->number;
-	message.session = driver->session.number;
-	message.fds[0] = driver->session.socket.fd;
-	r = auxiliary_send(driver->process, &message);
-	driver->session.socket.fd = close_fd(driver->session.socket.fd);
 	return r < 0 ? r
 		     : registration_begin(driver->manager->kubelet_client, &driver->session,
 			       &options, &driver->registration);
 }
 
-void dra_registrant_open(struct dra_registrant *driver)
+static void open_session(struct dra_registrant *driver)
 {
 	struct error error = { 0 };
 	int r;
@@ -118,12 +135,42 @@ void dra_registrant_open(struct dra_registrant *driver)
 		retry_session(driver);
 }
 
+/* The next process takes the session over. */
+static void resume_session(struct dra_registrant *driver)
+{
+	if (send_session(driver) < 0)
+		return;
+	(void)sd_event_source_set_enabled(driver->timer, SD_EVENT_OFF);
+	send_registered(driver);
+	driver->on_change(driver, true, driver->userdata);
+}
+
+void dra_registrant_open(struct dra_registrant *driver)
+{
+	if (!driver->begun)
+		open_session(driver);
+	else if (driver->registered && !driver->passed)
+		resume_session(driver);
+}
+
+void dra_registrant_suspend(struct dra_registrant *driver, const char *why)
+{
+	if (!driver->registered) {
+		dra_registrant_close(driver, why);
+		return;
+	}
+	driver->passed = false;
+	plan_session(driver, PROCESS_TIMEOUT);
+}
+
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct dra_registrant *driver = userdata;
 
+	if (driver->registered && !driver->passed)
+		dra_registrant_close(driver, "devplugd-cluster does not run");
 	if (auxiliary_is_running(driver->process) && !driver->registered)
-		dra_registrant_open(driver);
+		open_session(driver);
 	return 0;
 }
 

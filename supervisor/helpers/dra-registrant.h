@@ -44,7 +44,8 @@ struct dra_registrant {
 	struct auxiliary *process;
 	dra_registrant_handler on_change;
 	void *userdata;
-	bool begun; /* a session is open, or will be opened again */
+	bool begun;  /* a session is open, or will be opened again */
+	bool passed; /* the process that runs has its socket */
 	struct session session;
 	struct registration *registration;
 	uint64_t delay;
@@ -56,8 +57,12 @@ int dra_registrant_new(struct manager *manager, struct auxiliary *process, uint6
 	const char *name, dra_registrant_handler on_change, void *userdata,
 	struct dra_registrant **ret);
 
-/* Opens a session, when devplugd-cluster knows the driver. */
+/* Opens a session, when devplugd-cluster knows the driver, or passes it the one of its predecessor.
+ */
 void dra_registrant_open(struct dra_registrant *driver);
+
+/* The process has ended. A session that is registered waits for the next one. */
+void dra_registrant_suspend(struct dra_registrant *driver, const char *why);
 
 /* Ends it. The latter also opens another one later. */
 void dra_registrant_close(struct dra_registrant *driver, const char *why);

@@ -582,7 +582,10 @@ static void on_ended(void *userdata)
 	struct dra *dra = userdata;
 
 	dra_prepare_drop_requests(dra->preparations);
-	dra_drivers_close(&dra->drivers, PROGRAM " does not run");
+	if (dra->settings && !dra->manager->stopping)
+		dra_drivers_suspend(&dra->drivers, PROGRAM " does not run");
+	else
+		dra_drivers_close(&dra->drivers, PROGRAM " does not run");
 }
 
 /* --- the configuration --- */
@@ -640,6 +643,10 @@ static int renew(struct dra *dra, char **ret_settings)
 {
 	int r = take_names(dra, dra->manager->config);
 
+	/* The registry may be in another directory. */
+	if (r > 0)
+		dra_drivers_close(
+			&dra->drivers, "the configuration names another node or registry");
 	if (dra_drivers_drop_unused(&dra->drivers) || r > 0)
 		auxiliary_set_wanted(dra->process, false);
 	return r < 0 ? r : make_settings(dra, ret_settings);

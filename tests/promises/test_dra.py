@@ -244,7 +244,6 @@ class Dra(DraTest):
         self.begin(self.resource("gpu", 'cordon = "gpu-1";'))
         self.await_pool(lambda pool: len(pool) == 2)
         os.kill(self.process(), signal.SIGKILL)
-        self.register_again()
         self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-2").returncode, 0)
         self.await_pool(lambda pool: len(pool) == 1)
         self.api.kubernetes = Release("1.34")
@@ -482,7 +481,6 @@ class Dra(DraTest):
         pid = until(self.process, "devplugd-cluster")
         os.kill(pid, signal.SIGKILL)
         until(lambda: self.process() not in (None, pid), "another devplugd-cluster")
-        self.register_again()
         self.api.stop()
         self.assertEqual(self.prepare(claim), answer)
         self.node.daemon.kill()
@@ -844,7 +842,6 @@ class Dra(DraTest):
             pid = self.process()
             os.kill(pid, signal.SIGKILL)
             until(lambda: self.process() not in (None, pid), "another devplugd-cluster")
-            self.register_again()
 
         def restart():
             self.node.daemon.kill()

@@ -111,7 +111,6 @@ class DraIdentity(DraTest):
         self.assertEqual(self.dra()["identity"], "")
         self.api.kubeconfig(self.kubelet_file, inline=True)
         self.await_identity("kubelet", self.kubelet_file, "certificate")
-        self.register_again()
         self.await_pool(lambda pool: len(pool) == 3)
         self.assertIn("the node is node-a, as in the client certificate", self.node.output())
         until(lambda: self.dra()["slices"] == 1, "the slice")

@@ -261,7 +261,6 @@ class Hardware(MetadataTest):
         self.assertEqual((generations(), self.metadata(other[2])), ({"a": 4, "b": 1}, unchanged))
         self.assertIsNotNone(self.process())
         os.kill(self.process(), signal.SIGKILL)
-        self.register_again()
         set_firmware("A4")
         until(lambda: firmware() == (5, "A4"), "the value after another process was started")
 

@@ -201,6 +201,44 @@ class DraPatience(DraTest):
                     return True
         return False
 
+    def test_devplugd_cluster_is_killed(self):
+        """Calls wait for the next process, at the same socket: no kubelet has to register the driver again."""
+        self.begin_one(count=4)
+        until(lambda: self.dra()["registered"], "the registration")
+        pid = self.process()
+        claims = [self.claim(f"c{i}", i) for i in range(4)]
+        for claim in claims:
+            os.kill(self.process() or pid, signal.SIGKILL)
+            self.assertEqual(len(self.prepare(claim)[claim[2]]), 1)
+        self.assertNotEqual(self.process(), pid)
+        self.assertEqual(self.kubelet.sockets(), [self.socket])
+        self.assertTrue(self.dra()["registered"])
+        self.assertNotIn("session ended", self.node.output())
+        self.assertEqual(self.node.resource("vendor.example/gpu")["state"], "serving")
+        # The one that runs now publishes changes.
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0").returncode, 0)
+        self.await_pool(lambda pool: any("taints" in device for device in pool.values()))
+
+    def test_devplugd_is_killed(self):
+        """The next one is asked before it knows its devices."""
+        self.begin_one(count=3)
+        for number in range(3):
+            claim = self.claim(f"c{number}", number)
+            self.node.daemon.kill()
+            self.node.daemon.wait()
+            self.node.start()
+            self.register_again()
+            self.assertEqual(len(self.prepare(claim)[claim[2]]), 1)
+
+    def test_stop_while_a_claim_waits(self):
+        """The call ends with the process, and nothing is left over."""
+        self.begin_one()
+        _, second, call = self.begin_waiting()
+        self.node.stop()
+        with self.assertRaises(Call):
+            call.result()
+        self.assertFalse(os.path.exists(self.saved(second[2])))
+
     def test_prestart_that_fails_once(self):
         marker = self.node.path("marker")
         os.mkdir(marker)

@@ -34,7 +34,7 @@ class Labels(ToolTest):
                 f'overlap = true; labels = ( {words} ); {more} }}')
 
     def text(self, features=None):
-        return f'features_dir = "{features or self.features}";'
+        return f'features_dir = "{features or self.features}"; cdi_dir = "{self.node.path("cdi")}";'
 
     def configure(self, *resources, features=None):
         self.node.configure(*resources, text=self.text(features))
@@ -65,7 +65,9 @@ class Labels(ToolTest):
 
     def test_life_of_labels(self):
         self.discover(a="NVIDIA A100-SXM4 (80 GB)", b="NVIDIA A100-SXM4 (80 GB)")
-        self.serve(self.gpu("gpu.model=${property:model}", "vendor.example/gpus=${n}"), static("other", 1, 'labels = ( "other=x" );'),
+        # Files for container runtimes change with the devices, too, and are removed apart from the labels.
+        cdi = 'cdi_spec = { kind = "vendor.example/gpu"; };'
+        self.serve(self.gpu("gpu.model=${property:model}", "vendor.example/gpus=${n}", more=cdi), static("other", 1, 'labels = ( "other=x" );'),
                    text=self.text())
         wanted = {"gpu.model": "NVIDIA-A100-SXM4-80-GB", "vendor.example/gpus": "2", "other": "x"}
         self.await_labels(wanted)

@@ -60,6 +60,7 @@ struct dra_config {
 	char *driver;            /* NULL: no resource may be served by DRA */
 	char *kubeconfig, *node; /* NULL: devplugd finds them (supervisor/helpers/dra-identity.c) */
 	uint64_t forget_after;   /* microseconds */
+	bool claim_status;
 };
 
 struct cluster_config {

@@ -42,6 +42,14 @@ static const struct option dra_options[] = {
 			"host's name in lower case.",
 	},
 	{
+		.key = "claim_status",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct dra_config, claim_status),
+		.help = "Whether the status of a prepared claim reports that its devices are ready, "
+			"and the interfaces of network functions. It needs rights that a kubelet "
+			"does not have; \"devplugctl dra credentials\" prints them.",
+	},
+	{
 		.key = "forget_after",
 		.type = OPTION_SECONDS,
 		.offset = offsetof(struct dra_config, forget_after),

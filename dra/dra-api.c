@@ -15,10 +15,14 @@
 #define WATCH_TIMEOUT 360L /* seconds; the server ends a watch before */
 #define LINE_MAX_SIZE (8U << 20)
 
+/* The method of a PATCH by server-side apply. */
+#define APPLY "APPLY"
+
 struct request {
 	struct request *next;
 	struct dra_api *api;
 	char *method, *path, *body;
+	const char *content;          /* the type of the body */
 	dra_answer_handler on_answer; /* NULL: cancelled, or called */
 	dra_event_handler on_event;   /* NULL: not a watch */
 	void *userdata;
@@ -148,11 +152,7 @@ static int add_headers(struct request *request)
 	if (!list)
 		return -ENOMEM;
 	request->headers = list;
-	list = curl_slist_append(list,
-		!request->body ? "Expect:"
-			: streq(request->method, "PATCH")
-			? "Content-Type: application/strategic-merge-patch+json"
-			: "Content-Type: application/json");
+	list = curl_slist_append(list, request->body ? request->content : "Expect:");
 	if (!list || !credentials->texts[DRA_FILE_TOKEN])
 		return list ? 0 : -ENOMEM;
 	if (format_text(&authorization, "Authorization: Bearer %s",
@@ -476,13 +476,17 @@ static int make_request(struct dra_api *api, const char *method, const char *pat
 	void *userdata)
 {
 	struct request *request = calloc(1, sizeof(*request));
+	bool apply = streq(method, APPLY);
 
 	if (!request)
 		return -ENOMEM;
 	request->api = api;
-	request->method = strdup(method);
+	request->method = strdup(apply ? "PATCH" : method);
 	request->path = strdup(path);
 	request->body = body ? json_dumps(body, JSON_COMPACT) : NULL;
+	request->content = apply         ? "Content-Type: application/apply-patch+yaml"
+		: streq(method, "PATCH") ? "Content-Type: application/strategic-merge-patch+json"
+					 : "Content-Type: application/json";
 	request->on_event = on_event;
 	request->on_answer = on_answer;
 	request->userdata = userdata;
@@ -497,6 +501,17 @@ int dra_api_request(struct dra_api *api, const char *method, const char *path, c
 	dra_answer_handler on_answer, void *userdata)
 {
 	return make_request(api, method, path, body, NULL, on_answer, userdata);
+}
+
+int dra_api_apply(struct dra_api *api, const char *path, const json_t *body,
+	dra_answer_handler on_answer, void *userdata)
+{
+	return make_request(api, APPLY, path, body, NULL, on_answer, userdata);
+}
+
+unsigned dra_api_credentials(const struct dra_api *api)
+{
+	return api->credentials.generation;
 }
 
 int dra_api_watch(struct dra_api *api, const char *path, dra_event_handler on_event,

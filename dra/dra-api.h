@@ -49,6 +49,13 @@ void dra_api_take_file(struct dra_api *api, struct control_message *message);
 int dra_api_request(struct dra_api *api, const char *method, const char *path, const json_t *body,
 	dra_answer_handler on_answer, void *userdata);
 
+/* A PATCH by server-side apply: the server merges the fields of `body` with those of others. */
+int dra_api_apply(struct dra_api *api, const char *path, const json_t *body,
+	dra_answer_handler on_answer, void *userdata);
+
+/* A number that changes with the credentials. */
+unsigned dra_api_credentials(const struct dra_api *api);
+
 /* A GET whose answer is a stream of events, one JSON document a line, that lasts until the server
  * ends it. `on_event` is called for each, and may not start or cancel requests; then `on_end`. */
 typedef void (*dra_event_handler)(const json_t *event, void *userdata);

@@ -88,6 +88,9 @@ static void set_outcome(const struct dra_calls *calls, struct dra_call *call, si
 	json_t *devices, const char *failure)
 {
 	call->outcomes[at].devices = devices;
+	if (devices)
+		calls->options->on_prepared(call->claims[at]->namespace_, call->claims[at]->name,
+			call->claims[at]->uid, devices, calls->options->userdata);
 	/* A process that stops answers no call. */
 	if (devices || failure)
 		count(call, calls->options->number, failure && *failure);

@@ -21,6 +21,9 @@ struct dra_node_options {
 				  * each answer has one taker; outlives the node */
 	uid_t supervisor_uid;    /* may call, as root may */
 	struct dra_known (*get_known)(void *userdata);
+	/* A claim is prepared, and the kubelet is about to get the devices of CLUSTER_PREPARED. */
+	void (*on_prepared)(const char *namespace, const char *name, const char *uid,
+		const json_t *devices, void *userdata);
 	void *userdata;
 };
 

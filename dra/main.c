@@ -86,7 +86,7 @@ static void publish(struct driver_process *process)
 
 /* --- messages --- */
 
-static int configure_driver(struct driver_process *process, json_t *settings)
+static int configure_driver(struct driver_process *process, json_t *settings, bool claim_status)
 {
 	json_t *resources;
 	const char *name;
@@ -99,7 +99,8 @@ static int configure_driver(struct driver_process *process, json_t *settings)
 	if (!find_driver(process, (uint64_t)number))
 		r = add_driver(process, (uint64_t)number, name);
 	if (r >= 0)
-		served_driver_set_resources(find_driver(process, (uint64_t)number), resources);
+		served_driver_configure(
+			find_driver(process, (uint64_t)number), resources, claim_status);
 	return r;
 }
 
@@ -109,7 +110,7 @@ static int handle_configure(struct driver_process *process, struct control_messa
 	json_auto_t *settings = NULL;
 	json_t *drivers, *driver;
 	const char *node;
-	int settled;
+	int settled, claim_status;
 	size_t size, i;
 	int r;
 
@@ -117,8 +118,8 @@ static int handle_configure(struct driver_process *process, struct control_messa
 	if (r < 0)
 		return r;
 	settings = json_loadb(text, size, 0, NULL);
-	if (json_unpack(settings, "{s:s, s:b, s:o}", "node", &node, "node_settled", &settled,
-		    "drivers", &drivers) < 0)
+	if (json_unpack(settings, "{s:s, s:b, s:b, s:o}", "node", &node, "node_settled", &settled,
+		    "claim_status", &claim_status, "drivers", &drivers) < 0)
 		return -EBADMSG;
 	/* Another name of the node comes with another process. */
 	if (!process->node_name)
@@ -129,7 +130,7 @@ static int handle_configure(struct driver_process *process, struct control_messa
 	json_array_foreach(drivers, i, driver)
 	{
 		if (r >= 0)
-			r = configure_driver(process, driver);
+			r = configure_driver(process, driver, claim_status);
 	}
 	publish(process);
 	return r;

@@ -7,6 +7,7 @@
 
 #include "common/json-read.h"
 #include "common/log.h"
+#include "dra/claim-status.h"
 #include "dra/dra-health.h"
 #include "dra/dra-node.h"
 #include "dra/dra-publisher.h"
@@ -22,6 +23,7 @@ struct served_driver {
 	struct dra_node *node;
 	struct dra_health *health;
 	struct held_attributes *held_attributes;
+	struct claim_status *claim_status;
 	json_t *resources;      /* their names */
 	json_t *devices, *held; /* of served_driver_publish() */
 	sd_event_source *report_wait;
@@ -143,6 +145,15 @@ static struct dra_known get_known(void *userdata)
 	};
 }
 
+static void on_prepared(const char *namespace, const char *name, const char *uid,
+	const json_t *devices, void *userdata)
+{
+	struct served_driver *driver = userdata;
+
+	claim_status_add(driver->claim_status, namespace, name, uid, devices,
+		dra_publisher_names(driver->publisher));
+}
+
 /* --- --- */
 
 static int start(struct served_driver *driver)
@@ -155,6 +166,7 @@ static int start(struct served_driver *driver)
 		.last_question = options->last_question,
 		.supervisor_uid = options->supervisor_uid,
 		.get_known = get_known,
+		.on_prepared = on_prepared,
 		.userdata = driver,
 	};
 	int r;
@@ -169,6 +181,9 @@ static int start(struct served_driver *driver)
 	if (r >= 0)
 		r = held_attributes_new(
 			options->event, driver->name, options->number, &driver->held_attributes);
+	if (r >= 0)
+		r = claim_status_new(
+			options->event, options->api, driver->name, &driver->claim_status);
 	return r < 0 ? r
 		     : dra_health_new(options->event, dra_node_server(driver->node), options->node,
 			       &driver->health);
@@ -199,8 +214,9 @@ uint64_t served_driver_number(const struct served_driver *driver)
 	return driver->options.number;
 }
 
-void served_driver_set_resources(struct served_driver *driver, json_t *resources)
+void served_driver_configure(struct served_driver *driver, json_t *resources, bool claim_status)
 {
+	claim_status_enable(driver->claim_status, claim_status);
 	json_decref(driver->resources);
 	driver->resources = json_incref(resources);
 	/* One that comes back later is a new one for the supervisor. */
@@ -234,6 +250,7 @@ void served_driver_stop(struct served_driver *driver, uint64_t grace)
 		dra_node_stop(driver->node, grace);
 	(void)dra_health_free(driver->health);
 	(void)held_attributes_free(driver->held_attributes);
+	(void)claim_status_free(driver->claim_status);
 	(void)dra_publisher_free(driver->publisher);
 	sd_event_source_disable_unref(driver->report_wait);
 	json_decref(driver->resources);

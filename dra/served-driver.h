@@ -30,7 +30,7 @@ uint64_t served_driver_number(const struct served_driver *driver);
 
 /* The names of its resources, in the order of the configuration. The supervisor gets a report again
  * of each whose devices are published. */
-void served_driver_set_resources(struct served_driver *driver, json_t *resources);
+void served_driver_configure(struct served_driver *driver, json_t *resources, bool claim_status);
 
 /* Publishes its resources. `devices`: by resource, of all resources that have reported theirs;
  * `held`: see CLUSTER_HELD. After a start, slices that are published already stay until each

@@ -12,7 +12,7 @@ import urllib.parse
 import uuid
 
 from . import allocator, resources
-from .authorizer import ACCOUNT_PREFIX, ADMINISTRATORS, DRIVER_RULES, Question, refusal_of, rules_of, user_of
+from .authorizer import ACCOUNT_PREFIX, ADMINISTRATORS, DRIVER_RULES, Question, driver_refusal_of, refusal_of, rules_of, user_of
 from .faults import Fault
 from .refusal import Refusal, read_number
 from .releases import Release
@@ -210,9 +210,13 @@ class Api:
         if verb is None:
             raise Refusal(405, f"the server does not allow {request.method} on {request.path}")
         old = self.find(place)
+        if verb == "patch" and request.content.split(";")[0] in APPLY_PATCH and not query.get("fieldManager"):
+            raise Refusal(400, "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch")
         new = self.read_body(verb, place, request, old) if verb in ("create", "update", "patch") else None
         rules = rules_of(user, self.table(ROLES), self.table(BINDINGS).values())
         why = refusal_of(user, Question(verb, place, {path: value for path, (value, same) in fields.items() if same}, new, old), rules)
+        if not why and verb in ("update", "patch") and self.kubernetes.at_least("1.36"):
+            why = driver_refusal_of(user, Question(verb, place, {}, new, old), rules)
         if why:
             raise Refusal(403, why, place=place)
         if place.name and old is None:

@@ -19,6 +19,8 @@ DRIVER_RULES = [
     {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": [*READ, *WRITE]},
     {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": [*READ]},
     {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/status"], "verbs": ["update", "patch"]},
+    {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/driver"],
+     "verbs": ["associated-node:update", "associated-node:patch"]},
     {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
 ]
 
@@ -53,13 +55,17 @@ def rules_of(user, roles, bindings):
     return found
 
 
+def nodes_of(claim):
+    """The nodes to which the allocation of a claim is bound."""
+    terms = claim.get("status", {}).get("allocation", {}).get("nodeSelector", {}).get("nodeSelectorTerms", [])
+    return {value for term in terms for field in term.get("matchFields", []) if field["key"] == "metadata.name"
+            for value in field.get("values", [])}
+
+
 def is_used_on(claim, node):
     """Whether a pod of the node uses the claim. Who reserved it stands for the pod."""
-    status = claim.get("status", {})
-    terms = status.get("allocation", {}).get("nodeSelector", {}).get("nodeSelectorTerms", [])
-    names = [value for term in terms for field in term.get("matchFields", []) if field["key"] == "metadata.name"
-             for value in field.get("values", [])]
-    return bool(status.get("reservedFor")) and (not terms or node in names)
+    names = nodes_of(claim)
+    return bool(claim.get("status", {}).get("reservedFor")) and (not names or node in names)
 
 
 def check_node_slices(question, node):
@@ -100,6 +106,29 @@ def name_of(place):
 
 def has(words, word):
     return word in words or "*" in words
+
+
+def changed_drivers(old, new):
+    """The drivers whose entries in status.devices differ."""
+    before, now = (found.get("status", {}).get("devices", []) for found in (old, new))
+    return {device.get("driver") for list_, other in ((before, now), (now, before)) for device in list_ if device not in other}
+
+
+def driver_refusal_of(user, question, rules):
+    """Kubernetes 1.36 (DRAResourceClaimGranularStatusAuthorization): who writes the status of devices needs a right for their
+    driver, which is a lesser one if the user's token belongs to the node of the claim. None: it is allowed."""
+    if question.place.resource is not CLAIMS or question.place.subresource != "status" or question.old is None:
+        return None
+    if ADMINISTRATORS in user.groups:
+        return None
+    scopes = ["associated-node", "arbitrary-node"] if user.node and nodes_of(question.old) == {user.node} else ["arbitrary-node"]
+    for driver in sorted(changed_drivers(question.old, question.new)):
+        place = question.place._replace(subresource="driver", name=driver)
+        asked = [question._replace(verb=f"{scope}:{question.verb}", place=place) for scope in scopes]
+        if not any(is_allowed(rule, one) for rule in rules for one in asked):
+            return (f"resourceclaims.resource.k8s.io \"{question.place.name}\" is forbidden: User \"{user.name}\" cannot "
+                    f"{asked[-1].verb} resource \"resourceclaims/driver\" named \"{driver}\" in API group \"resource.k8s.io\"")
+    return None
 
 
 def is_allowed(rule, question):

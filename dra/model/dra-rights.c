@@ -9,6 +9,9 @@
 
 #define RBAC "rbac.authorization.k8s.io"
 
+/* A right for the names of drivers. */
+#define DRIVER "resourceclaims/driver"
+
 static const struct {
 	unsigned features; /* those that need it */
 	const char *group, *resource;
@@ -18,6 +21,9 @@ static const struct {
 	{ DRA_FEATURE_SERVE, "resource.k8s.io", "resourceclaims", { "get" } },
 	{ DRA_FEATURE_SERVE, "resource.k8s.io", "resourceslices",
 		{ "list", "watch", "create", "update", "delete" } },
+	{ DRA_FEATURE_CLAIM_STATUS, "resource.k8s.io", "resourceclaims/status", { "patch" } },
+	/* Kubernetes 1.36 and later. The token of the Secret belongs to no node. */
+	{ DRA_FEATURE_CLAIM_STATUS, "resource.k8s.io", DRIVER, { "arbitrary-node:patch" } },
 	{ DRA_FEATURE_REPORT, "", "nodes/status", { "patch" } },
 };
 
@@ -27,11 +33,12 @@ unsigned dra_rights_features(const struct config *config)
 
 	for (size_t i = 0; i < config->n_resources; i++)
 		if (config->resources[i].registration == REGISTRATION_DRA)
-			features |= DRA_FEATURE_SERVE;
+			features |= DRA_FEATURE_SERVE |
+				(config->dra.claim_status ? DRA_FEATURE_CLAIM_STATUS : 0);
 	return features;
 }
 
-json_t *dra_rights_rules(unsigned features)
+json_t *dra_rights_rules(unsigned features, json_t *drivers)
 {
 	json_t *rules = json_array();
 
@@ -44,8 +51,10 @@ json_t *dra_rights_rules(unsigned features)
 		for (size_t k = 0; k < ARRAY_SIZE(rights[i].verbs) && rights[i].verbs[k]; k++)
 			(void)json_array_append_new(verbs, json_string(rights[i].verbs[k]));
 		if (json_array_append_new(rules,
-			    json_pack("{s:[s], s:[s], s:o}", "apiGroups", rights[i].group,
-				    "resources", rights[i].resource, "verbs", verbs)) < 0) {
+			    json_pack("{s:[s], s:[s], s:o, s:O*}", "apiGroups", rights[i].group,
+				    "resources", rights[i].resource, "verbs", verbs,
+				    "resourceNames",
+				    streq(rights[i].resource, DRIVER) ? drivers : NULL)) < 0) {
 			json_decref(rules);
 			return NULL;
 		}
@@ -53,7 +62,7 @@ json_t *dra_rights_rules(unsigned features)
 	return rules;
 }
 
-json_t *dra_rights_objects(unsigned features)
+json_t *dra_rights_objects(unsigned features, json_t *drivers)
 {
 	if (features == 0)
 		return json_array();
@@ -64,7 +73,7 @@ json_t *dra_rights_objects(unsigned features)
 		"namespace", DRA_ACCOUNT_NAMESPACE,
 
 		"apiVersion", RBAC "/v1", "kind", "ClusterRole", "metadata", "name",
-		DRA_ACCOUNT_NAME, "rules", dra_rights_rules(features),
+		DRA_ACCOUNT_NAME, "rules", dra_rights_rules(features, drivers),
 
 		"apiVersion", RBAC "/v1", "kind", "ClusterRoleBinding", "metadata", "name",
 		DRA_ACCOUNT_NAME, "roleRef", "apiGroup", RBAC, "kind", "ClusterRole", "name",

@@ -17,6 +17,8 @@
 enum dra_feature {
 	DRA_FEATURE_SERVE = 1 << 0,  /* a resource has serve = "dra" */
 	DRA_FEATURE_REPORT = 1 << 1, /* cluster.report */
+	DRA_FEATURE_CLAIM_STATUS = 1
+		<< 2, /* a resource has serve = "dra", and dra.claim_status is set */
 };
 
 struct config;
@@ -24,10 +26,11 @@ struct config;
 /* The features that the configuration uses. devplugd-cluster runs if there is any. */
 unsigned dra_rights_features(const struct config *config);
 
-/* The rules of a ClusterRole for these features, in the order of the table; NULL without memory. */
-json_t *dra_rights_rules(unsigned features);
+/* The rules of a ClusterRole for these features, in the order of the table. `drivers`: the names of
+ * the drivers. NULL without memory. */
+json_t *dra_rights_rules(unsigned features, json_t *drivers);
 
 /* The objects that give devplugd an identity with these rights: ServiceAccount, ClusterRole,
  * ClusterRoleBinding, and a Secret that Kubernetes fills with a token; none without a feature. NULL
  * without memory. */
-json_t *dra_rights_objects(unsigned features);
+json_t *dra_rights_objects(unsigned features, json_t *drivers);

@@ -348,9 +348,10 @@ static int add_replica(
 		return 0;
 	attributes = make_attributes(options->driver, building->resource, device);
 	if (json_object_set_new(names, name,
-		    json_pack("{s:s, s:s, s:b, s:s, s:O}", "resource", building->resource, "id",
-			    offered, "healthy", (int)is_healthy(device), "reason",
-			    text_of(device, "reason"), "attributes", attributes)) < 0)
+		    json_pack("{s:s, s:s, s:b, s:s, s:O, s:O*}", "resource", building->resource,
+			    "id", offered, "healthy", (int)is_healthy(device), "reason",
+			    text_of(device, "reason"), "attributes", attributes, "interface",
+			    json_object_get(device, "interface"))) < 0)
 		return -ENOMEM;
 	offer = is_offered(device) && !withheld &&
 		(is_healthy(device) || !(options->lacks & 1U << LACK_TAINTS));

@@ -25,8 +25,8 @@
 struct dra_inventory {
 	json_t *slices;  /* an array of the devices of each slice; at least one, which may be empty
 			  */
-	json_t *names;   /* for each device: {"resource", "id", "healthy", "reason", "attributes"}
-			  */
+	json_t *names;   /* for each device: {"resource", "id", "healthy", "reason", "attributes",
+			  * "interface": of a network function, or absent} */
 	json_t *bound;   /* names of listed devices that are in their slice only while a claim holds
 			  * them */
 	size_t left_out; /* devices that are not in their slice */

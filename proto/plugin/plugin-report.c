@@ -110,6 +110,7 @@ static void write_identity(struct json_writer *writer, const struct device *devi
 		{ "bdf", ",\"pci_address\":" },
 		{ "serial", ",\"serial\":" },
 		{ "model", ",\"model\":" },
+		{ "interface", ",\"interface\":" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {

@@ -41,10 +41,26 @@ static json_t *make_classes(const struct config *config)
 	return items;
 }
 
+static bool has_text(const json_t *list, const char *text)
+{
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (streq(json_string_value(json_array_get(list, i)), text))
+			return true;
+	return false;
+}
+
 /* An identity with the rights that the features in use need. */
 static json_t *make_credentials(const struct config *config)
 {
-	return dra_rights_objects(dra_rights_features(config));
+	json_auto_t *drivers = json_array();
+
+	for (size_t i = 0; i < config->n_resources; i++) {
+		const char *driver = resource_config_driver(&config->resources[i]);
+
+		if (driver && !has_text(drivers, driver))
+			(void)json_array_append_new(drivers, json_string(driver));
+	}
+	return dra_rights_objects(dra_rights_features(config), drivers);
 }
 
 /* Prints objects that are made from the file. `without`: what the file lacks if there are none. */

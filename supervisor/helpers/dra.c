@@ -614,8 +614,9 @@ static int take_names(struct dra *dra, const struct config *config)
 
 static int make_settings(const struct dra *dra, char **ret)
 {
-	json_auto_t *settings = json_pack("{s:s, s:b, s:o}", "node", dra->identity.node,
-		"node_settled", !dra_identity_wants_certificate(&dra->identity), "drivers",
+	json_auto_t *settings = json_pack("{s:s, s:b, s:b, s:o}", "node", dra->identity.node,
+		"node_settled", !dra_identity_wants_certificate(&dra->identity), "claim_status",
+		dra->manager->config->dra.claim_status, "drivers",
 		dra_drivers_settings(&dra->drivers));
 
 	*ret = settings ? json_dumps(settings, JSON_COMPACT) : NULL;

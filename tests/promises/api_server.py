@@ -113,7 +113,7 @@ class ApiServer(Cluster):
                    for request, device, *other in devices]
         claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
                  "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
-                 "spec": {"devices": {"requests": []}}}
+                 "spec": {"devices": {}}}
         with self.lock:
             self.add(CLAIMS, claim)
             self.bind(claim, {"devices": {"results": results, **({"config": config} if config else {})}})

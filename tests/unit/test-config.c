@@ -229,6 +229,7 @@ static void test_dump_of_nothing(void **state)
 		"\tpods = false;\n"
 		"};\n"
 		"dra = {\n"
+		"\tclaim_status = false;\n"
 		"\tforget_after = 600;\n"
 		"};\n"
 		"cluster = {\n"

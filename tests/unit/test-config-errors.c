@@ -28,7 +28,7 @@ static const struct {
 		{ "name = \"x\";",
 			"1: unknown key \"name\", which belongs in \"resources = ( { name = ... } )\"\n" },
 		{ "zork = 1;",
-			"1: unknown key \"zork\", the keys here are: runtime_dir, log_level, host_root, cdi, cdi_dir, device_info_dir, kubelet, metrics, dra, cluster, cordon, resources\n" },
+			"1: unknown key \"zork\", the keys here are: runtime_dir, log_level, host_root, cdi, cdi_dir, device_info_dir, features_dir, kubelet, metrics, dra, cluster, cordon, resources\n" },
 		{ "kubelet = ();", "1: kubelet: must be a group { ... }, not a list ( )\n" },
 		{ "kubelet = {\nregistration = \"default\"; };",
 			"2: kubelet.registration: must be \"socket\" or \"watcher\", not the string \"default\"\n" },
@@ -130,7 +130,8 @@ static const struct {
 			SAID("dra.attributes[0].value: must not use ${ids}, ${n}, ${info}, ${replica}, ${position} or ${param:NAME} as \"${ids}\" does: they have a value only while devices are assigned to a container; ${id} is the device's id") },
 		{ ONE("dra = { attributes = ( { name = \"a\"; value = \"x\"; }, { name = \"b\"; value = \"x\"; }, { name = \"a\"; value = \"y\"; } ); };"),
 			SAID("dra.attributes[2].name: \"a\" is set twice, remove one") },
-		{ "dra = { driver = \"d.example\"; };\nresources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = \"/dev/x\"; serve = \"dra\"; dra = { attributes = ( { name = \"d.example/id\"; value = \"x\"; } ); }; } );", SAID("dra.attributes: has \"d.example/id\", whose domain is the DRA driver's: write \"id\"") },
+		{ "dra = { driver = \"d.example\"; };\nresources = (\n{ name = \"v.e/x\"; driver = \"path\"; match = \"/dev/x\"; serve = \"dra\"; dra = { attributes = ( { name = \"d.example/id\"; value = \"x\"; } ); }; } );",
+			SAID("dra.attributes: has \"d.example/id\", whose domain is the DRA driver's: write \"id\"") },
 		{ "resources = (\n{ driver = \"path\"; match = \"/dev/x\"; } );",
 			"2: resources[0]: name: is missing\n" },
 		{ "resources = (\n{ name = \"v.e/x\"; match = \"/dev/x\"; } );",
@@ -260,7 +261,8 @@ static const struct {
 		{ ONE("container = { annotations = \"x\"; };"),
 			SAID("container.annotations: must have the form \"vendor.example/name=value\", not \"x\"") },
 		{ ONE("cdi_spec = { };"), SAID("cdi_spec.kind: is missing") },
-		{ ONE("container = { cdi = \"vendor.example/gpu\"; };"), SAID("container.cdi: must be a CDI device name, VENDOR/CLASS=DEVICE, such as \"vendor.example/gpu=${id}\", not \"vendor.example/gpu\"") },
+		{ ONE("container = { cdi = \"vendor.example/gpu\"; };"),
+			SAID("container.cdi: must be a CDI device name, VENDOR/CLASS=DEVICE, such as \"vendor.example/gpu=${id}\", not \"vendor.example/gpu\"") },
 		{ ONE("container = { device = 1; };"),
 			SAID("container: unknown key \"device\", the keys here are: nodes, mounts, env, annotations, cdi, cdi_dirs") },
 		{ ONE("health = { probe = \"exec\"; };"),
@@ -416,7 +418,7 @@ static void test_one_broken_resource(void **state)
 	} cases[] = {
 		{ "name = \"v.e/x\";\ndriver = \"path\";\nmatch = \"/dev/x\";\nzork = 1;",
 			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, preset, driver, "
-			"enabled, overlap, topology, prefer, registration, serve, dra, user, host_root, match, where, exclude, cordon, expect, share, "
+			"enabled, overlap, topology, prefer, registration, serve, dra, user, host_root, match, where, exclude, cordon, expect, labels, share, "
 			"container, cdi_spec, health, allocate, prestart, release, parameters" },
 		{ "", "resource: name: is missing" },
 		{ "name = ",

@@ -160,16 +160,25 @@ static int list_changes(
 	return 0;
 }
 
-/* The line of a resource that stays or is added; it ends in what `cdi` does not change. */
+/* What `cdi` does not change, or NULL. */
+static const char *cdi_exemption(const struct resource_config *resource)
+{
+	return resource->config->cdi ? cdi_spec_exempts(&resource->declaration) : NULL;
+}
+
+/* The line of a resource; it ends in what `cdi` does not change. */
 static int add_resource(struct plan *plan, bool change, const struct resource_config *resource,
 	const char *verb, const char *keys)
 {
-	const char *name = resource->declaration.name;
-	const char *reason =
-		resource->config->cdi ? cdi_spec_exempts(&resource->declaration) : NULL;
+	const char *name = resource->declaration.name, *reason = cdi_exemption(resource);
 
 	return add_text(plan, change, name, "%s %s%s%s%s%s", verb, name, keys,
 		reason ? " (cdi does not apply: " : "", reason ?: "", reason ? ")" : "");
+}
+
+static bool is_kept(const struct resource_config *from, const struct resource_config *to)
+{
+	return streq(from->text, to->text) && from->registration == to->registration;
 }
 
 static int compare_resources(
@@ -178,8 +187,8 @@ static int compare_resources(
 	_cleanup_(keys_done) struct keys keys = { 0 };
 	int r;
 
-	if (streq(from->text, to->text) && from->registration == to->registration)
-		return add_resource(plan, false, to, "= keep", "");
+	if (is_kept(from, to))
+		return cdi_exemption(to) ? add_resource(plan, false, to, "= keep", "") : 0;
 	r = keys_open(&keys);
 	if (r < 0)
 		return r;
@@ -188,6 +197,21 @@ static int compare_resources(
 	if (r >= 0)
 		r = keys_close(&keys);
 	return r < 0 ? r : add_resource(plan, true, to, "~ change", keys.text);
+}
+
+/* One line for all resources that stay and have no line of their own. */
+static int add_kept(struct plan *plan, const struct config *from, const struct config *to)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < to->n_resources; i++) {
+		const struct resource_config *new = &to->resources[i];
+		const struct resource_config *old = config_find(from, new->declaration.name);
+
+		n += old && is_kept(old, new) && !cdi_exemption(new);
+	}
+	return n == 0 ? 0
+		      : add_text(plan, false, NULL, "= keep %zu resource%s", n, n == 1 ? "" : "s");
 }
 
 static int fill(struct plan *plan, const struct config *from, const struct config *to)
@@ -215,7 +239,7 @@ static int fill(struct plan *plan, const struct config *from, const struct confi
 		if (!config_find(to, name))
 			r = add_text(plan, true, name, "- remove %s", name);
 	}
-	return r;
+	return r < 0 || !from ? r : add_kept(plan, from, to);
 }
 
 int plan_check_kept(

@@ -2,20 +2,21 @@
 #pragma once
 
 /*
- * The changes that a new configuration makes: one line for each resource and each key of the
- * daemon. The daemon logs these lines when it reloads, and the tools print the same ones.
+ * The changes that a new configuration makes: one line for each resource and each key of the daemon
+ * that changes, and one for all resources that do not. The daemon logs these lines when it reloads,
+ * and the tools print the same ones.
  */
 
 #include "configuration/config.h"
 
 struct plan_line {
 	char *text; /* "~ change vendor.example/gpu: share, health" */
-	char *name; /* of the resource, NULL: a key of the daemon */
+	char *name; /* of the resource, NULL: a key of the daemon, or all that stay */
 };
 
 struct plan {
-	struct plan_line *lines; /* the daemon's keys, resources in the new file's order, and
-				    removed ones */
+	struct plan_line *lines; /* the daemon's keys, resources in the new file's order,
+				    removed ones, and those that stay */
 	size_t count;
 	size_t n_changes; /* number of lines that describe a change */
 };

@@ -116,12 +116,12 @@ class Reload(ToolTest):
         self.assertEqual(self.diff(), [f"+ add vendor.example/{name}" for name in "abc"])
         self.assertFalse(os.path.exists(self.node.run))
         self.serve(static("a", 1), static("b", 1), static("c", 1))
-        self.assertEqual(self.diff(), [f"= keep vendor.example/{name}" for name in "abc"])
+        self.assertEqual(self.diff(), ["= keep 3 resources"])
 
         self.node.configure(static("d", 1), static("c", 2, "share = { replicas = 2; };"), static("a", 1),
                             text='log_level = "debug";')
         expected = ["~ change log_level", "+ add vendor.example/d", "~ change vendor.example/c: match, share",
-                    "= keep vendor.example/a", "- remove vendor.example/b"]
+                    "- remove vendor.example/b", "= keep 1 resource"]
         self.assertEqual(self.diff(), expected)
         before = len(self.node.output())
         answer = self.ctl("reload")
@@ -153,7 +153,7 @@ class Reload(ToolTest):
         answer = self.run_tool("devplugd", "--check", environment=service)
         self.assertEqual((answer.returncode, remedy in answer.stderr), (78, True))
         self.assertEqual(self.run_tool("devplugd", "--diff", environment=service).stdout.splitlines(),
-                         ["! change runtime_dir (refused: it needs a restart)", "= keep vendor.example/a"])
+                         ["! change runtime_dir (refused: it needs a restart)", "= keep 1 resource"])
         self.assertEqual(self.run_tool("devplugd", "--check").returncode, 0)
 
     def test_a_file_that_devplugd_does_not_read_is_refused(self):

@@ -39,9 +39,10 @@ class Diff(EditedNode):
             # And it is the truth: what the model says was added, removed, changed and kept.
             new = self.model.snapshot()
             changed = {name for name in old if name in new and old[name] != new[name]}
+            kept = len(set(old) & set(new) - changed)
             self.assertEqual(self.by_verb(plan), {
                 "+ add": set(new) - set(old), "- remove": set(old) - set(new), "~ change": changed,
-                "= keep": set(old) & set(new) - changed})
+                "= keep": {str(kept)} if kept else set()})
 
     def by_verb(self, plan):
         found = {"+ add": set(), "- remove": set(), "~ change": set(), "= keep": set()}

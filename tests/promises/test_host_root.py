@@ -100,7 +100,7 @@ class HostRoot(NodeTest):
         self.node.reload()
         self.node.await_allocatable(x=1, own=1)
         self.assertIn("~ change vendor.example/x: host_root", self.node.output())
-        self.assertIn("= keep vendor.example/own", self.node.output())
+        self.assertIn("= keep 1 resource", self.node.output())
         self.assertEqual(pids, {name: r["pid"] for name, r in self.node.await_serving().items()})
         self.await_devices("x", "id", ["x7"])
 

@@ -190,7 +190,7 @@ class WhoHasWhat(ToolTest):
         answer = self.ctl("reload")
         self.assertEqual(answer.stdout.splitlines(),
                          ["~ change vendor.example/a: match", f"    {mine} is in use by default/p1/main",
-                          "= keep vendor.example/b", "Reloaded."])
+                          "= keep 1 resource", "Reloaded."])
         answer = self.ctl("devices", "vendor.example/aa")
         self.assertIn('did you mean "vendor.example/a"?', answer.stderr)
 

@@ -8,6 +8,14 @@
 #include "drivers/model/declaration.h"
 #include "drivers/model/driver.h"
 
+/* Whether a line begins with a bracket, as a resource does that is not in a list. */
+static bool begins_with_group(const char *text, int line)
+{
+	while (--line > 0 && text)
+		text = strchr(text, '\n') ? strchr(text, '\n') + 1 : NULL;
+	return text && text[strspn(text, " \t")] == '{';
+}
+
 /* Replaces "syntax error", which does not help on its own. */
 static int report_syntax(
 	const config_t *parsed, const struct source_text *text, struct report *report)
@@ -16,7 +24,10 @@ static int report_syntax(
 	const char *what = config_error_text(parsed);
 	const char *advice = "";
 
-	if (streq(what, "syntax error"))
+	if (streq(what, "syntax error") && begins_with_group(text->text, config_error_line(parsed)))
+		advice =
+			": a resource must be in a list: write \"resources = ( { name = ...; } );\"";
+	else if (streq(what, "syntax error"))
 		advice = " here or just before: a \";\", \",\" or quote may be missing";
 	else if (streq(what, "mismatched element type in array"))
 		advice = ": all in [ ] are numbers, or all are strings; ( ) may hold both";

@@ -26,7 +26,7 @@ def manual(document):
 def blocks(text):
     """Configurations between fences."""
     for block in re.findall(r"^```[a-z]*\n(.*?)^```$", text, re.M | re.S):
-        if re.match(r"\s*resources = \(", block):
+        if re.match(r"(?:#.*\n|dra = .*\n|\s)*(?:resources = \(|\{ *name *=)", block):
             yield block
 
 
@@ -101,7 +101,7 @@ class Documentation(unittest.TestCase):
 
     def test_blocks_in_texts(self):
         n = 0
-        for path in TEXTS:
+        for path in TEXTS + sorted(glob.glob(ROOT + "/docs/peers/*.md")):
             with open(path) as file:
                 text = file.read()
             for block in blocks(text):

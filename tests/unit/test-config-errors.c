@@ -79,6 +79,8 @@ static const struct {
 		{ "a = 'x';", "1: ' is not a quote here: strings are between \" and \"\n" },
 		{ "# it's\n{ \"resources\": [] }",
 			"2: this is JSON; write \"resources = ( { name = ...; } );\", as in devplugd.conf(5)\n" },
+		{ "# of a page\n{ name = \"v.e/x\"; }",
+			"2: syntax error: a resource must be in a list: write \"resources = ( { name = ...; } );\"\n" },
 		{ "resources:\n  - name: v.e/x\n",
 			"2: this is YAML; write \"resources = ( { name = ...; } );\", as in devplugd.conf(5)\n" },
 		{ "---\nresources:\n",

@@ -11,7 +11,7 @@ from machine import HERE, live
 from waiting import check
 
 SOURCES = "/root/devplugd"
-SECTION = "From the sources to a pod"
+SECTION = "Install it"
 
 
 class Readme:

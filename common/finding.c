@@ -31,7 +31,8 @@ enum probe_severity finding_severity(const char *name)
 
 static bool is_reserved(const char *reason)
 {
-	static const char *const reserved[] = { REASON_CORDONED, REASON_MISSING, REASON_UNHEALTHY };
+	static const char *const reserved[] = { REASON_CLEANING, REASON_CORDONED, REASON_MISSING,
+		REASON_UNHEALTHY };
 
 	for (size_t i = 0; i < ARRAY_SIZE(reserved); i++)
 		if (streq(reason, reserved[i]))

@@ -21,6 +21,7 @@ extern const char *const probe_severities[];
 enum probe_severity finding_severity(const char *name);
 
 /* Reasons that are not a probe's. */
+#define REASON_CLEANING  "cleaning"
 #define REASON_CORDONED  "cordoned"
 #define REASON_MISSING   "missing"
 #define REASON_UNHEALTHY "unhealthy"

@@ -210,6 +210,7 @@ static int add_cause(json_t *taints, const char *driver, const char *cause)
 		{ "gone", REASON_MISSING },
 		{ "missing", REASON_MISSING },
 		{ "cordoned", REASON_CORDONED },
+		{ "cleaning", REASON_CLEANING },
 	};
 	size_t length = strspn(cause, LOWER_CASE);
 

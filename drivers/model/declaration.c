@@ -250,9 +250,6 @@ static void check_served_by_dra(const struct declaration *declaration, struct re
 		(void)report_add(report, &declaration->origin, "registration",
 			"is only for serve = \"plugin\", remove it: DRA drivers are found by the "
 			"kubelet's plugin watcher");
-	if (declaration_cleans(declaration))
-		(void)report_add(report, &declaration->release.origin, "release",
-			"is only for serve = \"plugin\": remove it, or clean the device in `prestart`");
 }
 
 int declaration_check(const struct declaration *declaration, struct report *report)

@@ -26,6 +26,8 @@ struct cleaning {
 	uint64_t asked_at; /* when PodResources was asked last; CLOCK_MONOTONIC */
 	bool asking;
 	struct log_once save_logged;
+	void (*on_look)(void *userdata); /* may be NULL */
+	void *userdata;
 	struct node_users *node_users;
 	char *asked_resource, *asked_id; /* the device that node_users was asked about */
 };

@@ -58,9 +58,7 @@ static bool is_shared_with(const struct usage *usage, const char *user)
 		(usage->live.count == 1 && !streq(usage->live.items[0], user));
 }
 
-/* Lets the user have the device, or has it cleaned. Returns 1 if the user may have it, 0 if not
- * yet, or negative errno with the error filled. */
-static int admit(struct cleaning *cleaning, struct dirty *dirty, const char *user,
+int cleaning_starts_admit(struct cleaning *cleaning, struct dirty *dirty, const char *user,
 	const struct usage *usage, struct error *error)
 {
 	const struct child *child = cleaning_run_ready_child(cleaning, dirty->resource);
@@ -68,7 +66,7 @@ static int admit(struct cleaning *cleaning, struct dirty *dirty, const char *use
 	int64_t left;
 
 	if (dirty->failure)
-		return error_set(error, -EIO,
+		return error_set(error, -ENODEV,
 			"device %s could not be cleaned after a pod (devplugctl resume): %s",
 			dirty->id, dirty->failure);
 	if (!known && !dirty->clean && dirty->users.count > 0 && dirty->number == 0 &&
@@ -109,7 +107,7 @@ static int admit_id(struct cleaning *cleaning, const struct start *start, const 
 	if (r >= 0)
 		r = usage_of(cleaning, dirty, &usage);
 	if (r >= 0)
-		r = admit(cleaning, dirty, user, &usage, error);
+		r = cleaning_starts_admit(cleaning, dirty, user, &usage, error);
 	else if (r == -ENODATA)
 		r = 0;
 	else

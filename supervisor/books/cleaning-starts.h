@@ -22,6 +22,11 @@ void cleaning_starts_answer(const struct child *child, uint64_t number, const ch
 void cleaning_starts_take(
 	struct cleaning *cleaning, const struct child *child, uint64_t number, struct strings *ids);
 
+/* Lets the user have the device, or has it cleaned. Returns 1 if the user may have it, 0 if not
+ * yet, or negative errno with the error filled. */
+int cleaning_starts_admit(struct cleaning *cleaning, struct dirty *dirty, const char *user,
+	const struct usage *usage, struct error *error);
+
 /* Answers those that are decided. */
 void cleaning_starts_try(struct cleaning *cleaning);
 

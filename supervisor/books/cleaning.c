@@ -7,14 +7,20 @@
 #include "supervisor/books/cleaning.h"
 
 #include "common/control-child.h"
+#include "common/json-read.h"
 #include "common/sealed.h"
+#include "dra/model/dra-names.h"
 #include "supervisor/books/booked.h"
 #include "supervisor/books/cleaning-run.h"
 #include "supervisor/books/cleaning-starts.h"
+#include "supervisor/books/dra-claims.h"
 #include "supervisor/books/pod-resources.h"
 #include "supervisor/children/child.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
+#define CLAIM_USER_MAX (sizeof(BOOKED_CLAIM) + DRA_CLAIM_ID_MAX)
+/* More than DRA_ANSWER_TIMEOUT. */
+#define CLAIM_TIME (130 * USEC_PER_SEC)
 /* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
 #define BOOKING_DELAY (200 * USEC_PER_MSEC)
 
@@ -147,6 +153,14 @@ static void follow(struct cleaning *cleaning, struct dirty *dirty, const struct 
 	}
 }
 
+static bool has_claim(const struct strings *users)
+{
+	for (size_t i = 0; i < users->count; i++)
+		if (startswith(users->items[i], BOOKED_CLAIM))
+			return true;
+	return false;
+}
+
 /* Returns whether it is free and dirty. */
 static bool look_at(struct cleaning *cleaning, struct dirty *dirty, uint64_t written_at)
 {
@@ -157,7 +171,9 @@ static bool look_at(struct cleaning *cleaning, struct dirty *dirty, uint64_t wri
 		dirty->taken_at = 0;
 	if (usage_of(cleaning, dirty, &usage) >= 0) {
 		/* The time of a file is the last tick of the kernel's clock. */
-		if (usage.live.count > 0 && written_at + 10 * USEC_PER_MSEC >= dirty->taken_at)
+		if (usage.live.count > 0 &&
+			(written_at + 10 * USEC_PER_MSEC >= dirty->taken_at ||
+				has_claim(&usage.live)))
 			dirty->taken_at = 0;
 		follow(cleaning, dirty, &usage);
 		due = !dirty->clean && !usage_is_any(dirty, &usage);
@@ -168,6 +184,28 @@ static bool look_at(struct cleaning *cleaning, struct dirty *dirty, uint64_t wri
 	else if (dirty->due_at == 0)
 		dirty->due_at = now_usec(CLOCK_MONOTONIC);
 	return due;
+}
+
+/* Notes the devices of claims. */
+static void find_claims(struct cleaning *cleaning)
+{
+	const struct dra_claims *claims = cleaning->manager->dra_claims;
+	json_auto_t *rows = claims ? dra_claims_of(claims, NULL) : NULL;
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		const struct child *child =
+			cleaning_run_ready_child(cleaning, text_of(row, "resource"));
+		char id[OFFERED_ID_MAX + 1];
+		struct dirty *dirty;
+
+		if (!child || json_is_true(json_object_get(row, "admin")))
+			continue;
+		cleaning_run_device_of(child, text_of(row, "id"), id);
+		(void)dirty_devices_add(&cleaning->devices, child->resource->name, id, &dirty);
+	}
 }
 
 /* Notes devices that pods have had since before `release` was configured. */
@@ -212,6 +250,7 @@ static int on_look(sd_event_source *source, void *userdata)
 	if (cleaning->manager->stopping)
 		return 0;
 	find_unknown(cleaning);
+	find_claims(cleaning);
 	(void)booked_checkpoint(cleaning->manager->booked, &written_at);
 	for (size_t i = cleaning->devices.count; i > 0; i--) {
 		struct dirty *dirty = cleaning->devices.items[i - 1];
@@ -222,6 +261,8 @@ static int on_look(sd_event_source *source, void *userdata)
 			dirty_devices_remove(&cleaning->devices, dirty);
 	}
 	cleaning_starts_try(cleaning);
+	if (cleaning->on_look)
+		cleaning->on_look(cleaning->userdata);
 	(void)cleaning_run_save(cleaning, &error);
 	for (size_t i = 0; i < cleaning->manager->n_children; i++)
 		(void)cleaning_send(cleaning, cleaning->manager->children[i]);
@@ -361,6 +402,87 @@ void cleaning_child_gone(struct cleaning *cleaning, const struct child *child)
 	for (size_t i = 0; i < cleaning->devices.count; i++)
 		if (streq(cleaning->devices.items[i]->resource, child->resource->name))
 			cleaning->devices.items[i]->number = 0;
+}
+
+/* --- claims --- */
+
+void cleaning_observe(struct cleaning *cleaning, void (*handler)(void *userdata), void *userdata)
+{
+	cleaning->on_look = handler;
+	cleaning->userdata = userdata;
+}
+
+static void name_claim(const char *uid, char ret[static CLAIM_USER_MAX])
+{
+	(void)snprintf(ret, CLAIM_USER_MAX, BOOKED_CLAIM "%.*s", DRA_CLAIM_ID_MAX, uid);
+}
+
+static int say_wait(const struct cleaning *cleaning, const struct dirty *dirty, struct error *error)
+{
+	const struct child *child = cleaning_run_ready_child(cleaning, dirty->resource);
+
+	if (dirty->number > 0 && child)
+		return error_set(error, -EBUSY,
+			"device %s is being cleaned after a pod, %lld s left; the kubelet will retry",
+			dirty->id,
+			(long long)cleaning_run_seconds_left(dirty, child_declaration(child)));
+	return error_set(error, -EBUSY,
+		"device %s waits to be cleaned after a pod%s%s; the kubelet will retry", dirty->id,
+		dirty->open ? ": " : "", dirty->open ?: "");
+}
+
+int cleaning_take_for_claim(struct cleaning *cleaning, struct child *child, const char *offered,
+	const char *claim_uid, struct error *error)
+{
+	char user[CLAIM_USER_MAX], id[OFFERED_ID_MAX + 1];
+	struct usage usage = { 0 };
+	struct dirty *dirty;
+	int r;
+
+	name_claim(claim_uid, user);
+	cleaning_run_device_of(child, offered, id);
+	r = dirty_devices_add(&cleaning->devices, child->resource->name, id, &dirty);
+	if (r >= 0)
+		r = usage_of(cleaning, dirty, &usage);
+	if (r < 0)
+		r = error_set(error, r, "cannot determine whether device %s is clean: %s", id,
+			strerror(-r));
+	else
+		r = cleaning_starts_admit(cleaning, dirty, user, &usage, error);
+	usage_done(&usage);
+	cleaning_run_look_soon(cleaning);
+	if (r <= 0)
+		return r < 0 ? r : say_wait(cleaning, dirty, error);
+	/* Until the claim is prepared; its programs end earlier. */
+	dirty->taken_at = now_usec(CLOCK_MONOTONIC) + CLAIM_TIME;
+	return cleaning_run_save(cleaning, error);
+}
+
+int cleaning_end_claim(struct cleaning *cleaning, const char *claim_uid, struct error *error)
+{
+	char user[CLAIM_USER_MAX];
+	int r = 0;
+
+	name_claim(claim_uid, user);
+	for (size_t i = 0; i < cleaning->devices.count && r >= 0; i++) {
+		struct dirty *dirty = cleaning->devices.items[i];
+		struct usage usage = { 0 };
+
+		if (!strings_contain(&dirty->users, user) || dirty->failure ||
+			!cleaning_run_ready_child(cleaning, dirty->resource))
+			continue;
+		if (dirty->number == 0 && dirty->taken_at > 0) {
+			dirty->taken_at = 0;
+			cleaning_run_look_soon(cleaning);
+		}
+		/* Others may have it, and a process that has it open may never end. */
+		if (dirty->number > 0 ||
+			(usage_of(cleaning, dirty, &usage) >= 0 && !dirty->open &&
+				!usage_is_any(dirty, &usage)))
+			r = say_wait(cleaning, dirty, error);
+		usage_done(&usage);
+	}
+	return r;
 }
 
 /* --- what the processes are sent --- */

@@ -11,6 +11,7 @@
 #include <systemd/sd-event.h>
 
 #include "common/json-read.h"
+#include "supervisor/books/cleaning.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/books/dra-metadata.h"
@@ -369,6 +370,25 @@ static int check(
 	return r;
 }
 
+/* Devices that are dirty after another pod are cleaned first. Programs do not run before. */
+static int await_clean(
+	const struct dra_preparations *preparations, const json_t *claim, struct error *error)
+{
+	struct manager *manager = preparations->manager;
+	int r = 0;
+
+	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++) {
+		const json_t *device = dra_claim_device(claim, i);
+		struct child *child = manager_find_child(manager, text_of(device, "resource"));
+		const struct declaration *declaration = child ? child_declaration(child) : NULL;
+
+		if (declaration && declaration_cleans(declaration) && !dra_claim_is_admin(device))
+			r = cleaning_take_for_claim(manager->cleaning, child, text_of(device, "id"),
+				text_of(claim, "uid"), error);
+	}
+	return r;
+}
+
 static int make(struct dra_preparations *preparations, json_t *claim, struct preparation **ret,
 	struct error *error)
 {
@@ -414,6 +434,8 @@ int dra_prepare_add(struct dra_preparations *preparations, json_t *claim,
 	}
 	if (r >= 0)
 		r = check(preparations, claim, error);
+	if (r >= 0)
+		r = await_clean(preparations, claim, error);
 	if (r >= 0)
 		r = make(preparations, claim, &preparation, error);
 	if (r < 0)

@@ -25,6 +25,7 @@
 #include "supervisor/helpers/dra-attributes.h"
 #include "supervisor/helpers/dra-credentials.h"
 #include "supervisor/helpers/dra-drivers.h"
+#include "supervisor/helpers/dra-ends.h"
 #include "supervisor/helpers/dra-held.h"
 #include "supervisor/helpers/dra-prepare.h"
 #include "supervisor/helpers/dra-refresh.h"
@@ -52,6 +53,7 @@ struct dra {
 	sd_event_source *resources_source, *linger_timer;
 
 	struct dra_preparations *preparations;
+	struct dra_ends *ends;
 	struct dra_refreshes *refreshes;
 	struct dra_attributes *attributes;
 	struct unknown_claims *unknown;
@@ -260,6 +262,11 @@ static void on_prepared(
 		claims_changed(dra);
 }
 
+static void on_unprepared(uint64_t request, const struct error *error, void *userdata)
+{
+	send_prepared(userdata, request, NULL, error);
+}
+
 static json_t *read_claim(const struct control_message *message, const char *driver)
 {
 	_cleanup_free_ char *text = NULL;
@@ -338,7 +345,10 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 	namespace = text_of(claim, "namespace");
 	name = text_of(claim, "name");
 	r = dra_claims_remove(dra->claims, driver->name, message->text, &error);
-	send_prepared(dra, message->number, NULL, r < 0 ? &error : NULL);
+	if (r < 0)
+		send_prepared(dra, message->number, NULL, &error);
+	else
+		dra_ends_add(dra->ends, message->number, message->text);
 	if (r < 0 && may_log(dra))
 		log_warning("cannot unprepare the claim %s/%s: %s", namespace, name, error.message);
 	else if (claim && may_log(dra))
@@ -582,6 +592,7 @@ static void on_ended(void *userdata)
 	struct dra *dra = userdata;
 
 	dra_prepare_drop_requests(dra->preparations);
+	dra_ends_drop(dra->ends);
 	if (dra->settings && !dra->manager->stopping)
 		dra_drivers_suspend(&dra->drivers, PROGRAM " does not run");
 	else
@@ -764,6 +775,8 @@ int dra_new(struct manager *manager, struct dra **ret)
 	if (r >= 0)
 		r = dra_prepare_new(manager, dra->claims, on_prepared, dra, &dra->preparations);
 	if (r >= 0)
+		r = dra_ends_new(manager, on_unprepared, dra, &dra->ends);
+	if (r >= 0)
 		r = dra_refresh_new(manager, dra->claims, &dra->refreshes);
 	if (r >= 0)
 		r = dra_attributes_new(manager->event, dra->claims, &dra->attributes);
@@ -799,6 +812,7 @@ struct dra *dra_free(struct dra *dra)
 {
 	if (!dra)
 		return NULL;
+	(void)dra_ends_free(dra->ends);
 	(void)dra_prepare_free(dra->preparations);
 	(void)dra_refresh_free(dra->refreshes);
 	(void)dra_attributes_free(dra->attributes);

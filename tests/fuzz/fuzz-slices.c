@@ -28,8 +28,9 @@ static bool check_taint(const json_t *taint)
 	const char *effect = text_of(taint, "effect"), *value = text_of(taint, "value");
 
 	demand(name &&
-		(finding_reason_is_valid(name) || streq(name, REASON_CORDONED) ||
-			streq(name, REASON_MISSING) || streq(name, REASON_UNHEALTHY)));
+		(finding_reason_is_valid(name) || streq(name, REASON_CLEANING) ||
+			streq(name, REASON_CORDONED) || streq(name, REASON_MISSING) ||
+			streq(name, REASON_UNHEALTHY)));
 	demand(streq(effect, "NoSchedule") || streq(effect, "None"));
 	demand(strlen(value) <= 63 && value[strspn(value, "abcdefghijklmnopqrstuvwxyz")] == '\0');
 	return streq(effect, "NoSchedule");

@@ -13,10 +13,12 @@ import uuid
 
 from . import allocator, resources
 from .authorizer import ACCOUNT_PREFIX, ADMINISTRATORS, DRIVER_RULES, Question, driver_refusal_of, refusal_of, rules_of, user_of
+from . import allocator, eviction, resources
+from .authorizer import ACCOUNT_PREFIX, ADMINISTRATORS, DRIVER_RULES, Question, refusal_of, rules_of, user_of
 from .faults import Fault
 from .refusal import Refusal, read_number
 from .releases import Release
-from .resources import ACCOUNTS, BINDINGS, CLAIMS, CLASSES, NODES, ROLES, SECRETS, SLICES, key_of
+from .resources import ACCOUNTS, BINDINGS, BUDGETS, CLAIMS, CLASSES, NODES, PODS, ROLES, SECRETS, SLICES, key_of
 from .schema import Reader
 from .store import Store
 from .validation import ACCOUNT_ANNOTATION, RBAC_GROUP, TOKEN_SECRET
@@ -25,6 +27,7 @@ REQUESTS_MAX = 100000  # that are kept
 BOOKMARK_SECONDS = 60
 MERGE_PATCH, APPLY_PATCH = "application/merge-patch+json", ("application/apply-patch+yaml", "application/apply-patch+json")
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 # What a write does not change.
 FIXED = ("name", "namespace", "uid", "creationTimestamp", "generation")
 # The service account of the first driver.
@@ -207,12 +210,16 @@ class Api:
         verb = {("GET", True): "get", ("GET", False): "watch" if watching else "list", ("POST", False): "create",
                 ("PUT", True): "update", ("PATCH", True): "patch", ("DELETE", True): "delete",
                 ("DELETE", False): "deletecollection"}.get((request.method, bool(place.name)))
+        if place.subresource == "eviction":
+            verb = "create" if request.method == "POST" else None
         if verb is None:
             raise Refusal(405, f"the server does not allow {request.method} on {request.path}")
         old = self.find(place)
         if verb == "patch" and request.content.split(";")[0] in APPLY_PATCH and not query.get("fieldManager"):
             raise Refusal(400, "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch")
         new = self.read_body(verb, place, request, old) if verb in ("create", "update", "patch") else None
+        evicting = place.subresource == "eviction"
+        new = self.read_body(verb, place, request, old) if verb in ("create", "update", "patch") and not evicting else None
         rules = rules_of(user, self.table(ROLES), self.table(BINDINGS).values())
         why = refusal_of(user, Question(verb, place, {path: value for path, (value, same) in fields.items() if same}, new, old), rules)
         if not why and verb in ("update", "patch") and self.kubernetes.at_least("1.36"):
@@ -221,7 +228,7 @@ class Api:
             raise Refusal(403, why, place=place)
         if place.name and old is None:
             raise Refusal(404, f"{resources.full_name(place.resource)} \"{place.name}\" not found", place=place)
-        return getattr(self, verb)(place, query, fields, new, old, request)
+        return getattr(self, "evict" if evicting else verb)(place, query, fields, new, old, request)
 
     def find(self, place):
         if not place.name:
@@ -437,14 +444,36 @@ class Api:
         return rest(new) == rest(old)
 
     def delete(self, place, query, fields, new, old, request):
-        conditions = request.body.get("preconditions", {}) if isinstance(request.body, dict) else {}
-        for name in ("uid", "resourceVersion"):
-            if conditions.get(name, old["metadata"][name]) != old["metadata"][name]:
-                raise Refusal(409, f"Precondition failed: {name} in precondition: {conditions[name]}, {name} in object meta: "
-                                   f"{old['metadata'][name]}")
+        options = request.body if isinstance(request.body, dict) else {}
+        eviction.check_conditions(old, options)
         if not is_dry(query):
-            self.remove(place.resource, old)
-        return Answer(200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+            self.end(place.resource, old, options)
+        return Answer(200, SUCCESS)
+
+    def end(self, resource, found, options):
+        """Removes an object. A pod that runs gets a deletionTimestamp, until its kubelet deletes it without a grace period."""
+        if resource is not PODS or not eviction.is_running(found) or options.get("gracePeriodSeconds") == 0:
+            self.remove(resource, found)
+        elif "deletionTimestamp" not in found["metadata"]:
+            seconds = options.get("gracePeriodSeconds", found["spec"].get("terminationGracePeriodSeconds", 30))
+            self.store.change(resource, "MODIFIED", {**found, "metadata": {
+                **found["metadata"], "deletionTimestamp": now(), "deletionGracePeriodSeconds": seconds}})
+
+    def evict(self, place, query, fields, new, old, request):
+        body = request.body if isinstance(request.body, dict) else {}
+        version, kind = body.get("apiVersion", "policy/v1"), body.get("kind", "Eviction")
+        if (version, kind) != ("policy/v1", "Eviction"):
+            raise Refusal(400, f"the object is a {version} {kind}, and not a policy/v1 Eviction")
+        if body.get("metadata", {}).get("name") != place.name:
+            raise Refusal(400, "name in URL does not match name in Eviction object")
+        options = body.get("deleteOptions") or {}
+        eviction.check_conditions(old, options)
+        budget = eviction.take_from_budget(old, self.table(BUDGETS).values())
+        if not is_dry(query):
+            if budget:
+                self.store.change(BUDGETS, "MODIFIED", budget)
+            self.end(PODS, old, options)
+        return Answer(201, SUCCESS)
 
     def deletecollection(self, place, query, fields, new, old, request):
         for _, found in [] if is_dry(query) else list(self.select(place, fields)):

@@ -82,6 +82,18 @@ def check_node_slices(question, node):
     return None
 
 
+def check_node_pods(question, node):
+    if question.verb in READ and not question.place.subresource:
+        return None
+    evicts = question.place.subresource == "eviction" and question.verb == "create"
+    if not evicts and (question.place.subresource or question.verb != "delete"):
+        return ""
+    # The authorizer does not know which pods there are; then the answer is 404.
+    if question.old and question.old.get("spec", {}).get("nodeName") != node:
+        return f"node \"{node}\" can only {'evict' if evicts else 'delete'} pods with spec.nodeName set to itself"
+    return None
+
+
 def check_node(question, node):
     place = question.place
     if place.resource is SLICES:
@@ -95,7 +107,7 @@ def check_node(question, node):
     if place.resource.plural == "events":
         return None if question.verb in ("create", "update", "patch") else ""
     if place.resource.plural == "pods":
-        return None if question.verb in READ else ""
+        return check_node_pods(question, node)
     return ""
 
 

@@ -12,6 +12,7 @@ class Refusal(Exception):
         super().__init__(message)
         self.code, self.message, self.reason, self.field = code, message, reason or REASONS.get(code, "Unknown"), field
         self.place = place
+        self.causes = None  # in place of that of the field
 
     def status(self):
         """The object that an API server answers with."""
@@ -21,6 +22,8 @@ class Refusal(Exception):
             details = {"name": self.place.name or "", "group": resource.group, "kind": resource.plural}
         if self.field:
             details["causes"] = [{"message": self.message, "field": self.field}]
+        if self.causes:
+            details["causes"] = self.causes
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
                 "reason": self.reason, "code": self.code, **({"details": details} if details else {})}
 

@@ -18,6 +18,7 @@ RESOURCES = (
     Resource("", "v1", "secrets", "Secret", True, check=validation.check_secret),
     Resource("", "v1", "events", "Event", True),
     Resource("events.k8s.io", "v1", "events", "Event", True),
+    Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, status=True),
     Resource(RBAC_GROUP, "v1", "clusterroles", "ClusterRole", False, check=validation.check_role),
     Resource(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", False, check=validation.check_binding),
     Resource(RESOURCE_GROUP, "v1", "resourceslices", "ResourceSlice", False, "ResourceSlice", validation.check_slice),
@@ -26,8 +27,9 @@ RESOURCES = (
              validation.check_template),
     Resource(RESOURCE_GROUP, "v1", "deviceclasses", "DeviceClass", False, "DeviceClass", validation.check_class),
 )
-NODES, SLICES, CLAIMS, CLASSES, ACCOUNTS, SECRETS, ROLES, BINDINGS = (next(r for r in RESOURCES if r.plural == name) for name in (
-    "nodes", "resourceslices", "resourceclaims", "deviceclasses", "serviceaccounts", "secrets", "clusterroles", "clusterrolebindings"))
+NODES, PODS, BUDGETS, SLICES, CLAIMS, CLASSES, ACCOUNTS, SECRETS, ROLES, BINDINGS = (next(r for r in RESOURCES if r.plural == name) for name in (
+    "nodes", "pods", "poddisruptionbudgets", "resourceslices", "resourceclaims", "deviceclasses", "serviceaccounts", "secrets",
+    "clusterroles", "clusterrolebindings"))
 # Fields that a selector may name, beside metadata.name and metadata.namespace.
 SELECTABLE = {"resourceslices": ("spec.nodeName", "spec.driver"), "pods": ("spec.nodeName",),
               "events": ("involvedObject.name", "involvedObject.uid", "reason", "type")}
@@ -56,7 +58,8 @@ def find_place(path):
         return None
     if match["namespace"] and not resource.namespaced or (resource.namespaced and match["name"] and not match["namespace"]):
         return None
-    if match["subresource"] and not (match["subresource"] == "status" and resource.status):
+    if match["subresource"] and not (match["subresource"] == "status" and resource.status) and (
+            resource.plural, match["subresource"]) != ("pods", "eviction"):
         return None
     return Place(resource, match["namespace"], match["name"], match["subresource"])
 
@@ -106,5 +109,7 @@ def discovery(path):
                        for r in served]
             entries += [{"name": f"{r.plural}/status", "singularName": "", "namespaced": r.namespaced, "kind": r.kind,
                          "verbs": ["get", "patch", "update"]} for r in served if r.status]
+            entries += [{"name": "pods/eviction", "singularName": "", "namespaced": True, "group": "policy", "version": "v1",
+                         "kind": "Eviction", "verbs": ["create"]} for r in served if r.plural == "pods"]
             return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}
     return None

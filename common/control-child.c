@@ -37,6 +37,7 @@ static const struct control_rule rules[] = {
 		.fields = FIELD_DEVICES,
 		.n_fds = 1,
 		.n_optional_fds = 1 },
+	[CHILD_FAILURES] = { .name = "FAILURES", .to_supervisor = true, .n_fds = 1 },
 	[CHILD_GONE] = { .name = "GONE", .to_supervisor = true, .fields = FIELD_REMOVED },
 	[CHILD_PUBLISH] = { .name = "PUBLISH",
 		.to_supervisor = true,

@@ -57,6 +57,12 @@ enum child_type {
 	CHILD_SESSION_ENDED, /* [session, text] why */
 	CHILD_DEVICES,       /* [devices, fd, fd?] sealed memfd with the inventory as JSON; sealed
 				memfd with the devices' health, to be saved */
+	CHILD_FAILURES,      /* [fd] sealed memfd with JSON: {"failures": an array of {"id",
+				"reason"?, "probe"?: the number of the probe, none: the device is
+				missing, "text", "could_not_run"?}, FAILURES_MAX at most, "devices":
+				how many there are, "failing": how many have failures}. Only the
+				failures of severity "evict", if the configuration has any. Follows
+				DEVICES */
 	CHILD_GONE,          /* [removed] */
 	CHILD_PUBLISH,       /* [number, fd] sealed memfd with all files that others find its
 				devices by, see drivers/allocation/publication.h */
@@ -80,6 +86,10 @@ enum child_type {
 };
 
 #define CHILD_EDIT_ADMIN "admin"
+
+/* How many failures CHILD_FAILURES has, and the maximum size of its document. */
+#define FAILURES_MAX       1024
+#define FAILURES_BYTES_MAX (4U << 20)
 
 /* What a child does with what keeps the host's driver in use. */
 enum child_release_phase {

@@ -21,6 +21,7 @@ static const struct control_rule rules[] = {
 	[CLUSTER_HELD] = { .name = "HELD", .n_fds = 1 },
 	[CLUSTER_RESOURCES] = { .name = "RESOURCES", .n_fds = 1 },
 	[CLUSTER_LOOK_UP] = { .name = "LOOK_UP", .fields = FIELD_NUMBER, .n_fds = 1 },
+	[CLUSTER_EVICT] = { .name = "EVICT", .n_fds = 1 },
 
 	[CONTROL_ALIVE] = { .name = "ALIVE", .to_supervisor = true },
 	[CLUSTER_SESSION_ENDED] = { .name = "SESSION_ENDED",
@@ -53,6 +54,7 @@ static const struct control_rule rules[] = {
 		.to_supervisor = true,
 		.fields = FIELD_DRIVER,
 		.n_fds = 1 },
+	[CLUSTER_EVICTED] = { .name = "EVICTED", .to_supervisor = true, .n_fds = 1 },
 	[CLUSTER_POOL] = { .name = "POOL",
 		.to_supervisor = true,
 		.fields = FIELD_DRIVER | FIELD_POOL | FIELD_TEXT },

@@ -31,6 +31,7 @@ enum cluster_type {
 	CLUSTER_RESOURCES, /* [fd] sealed memfd with JSON, by name: each resource that is reported,
 			      as {"failure": why it does not work, or empty}. It replaces the one
 			      before. None: what was reported is removed */
+	CLUSTER_EVICT,     /* [fd] sealed memfd with JSON, see dra/model/eviction-order.h */
 	/* devplugd-cluster to supervisor */
 	CLUSTER_SESSION_ENDED, /* [session, text] why */
 	CLUSTER_FILE_WANTED,   /* [number, text] the kubeconfig file, if empty, or a path that is in
@@ -49,6 +50,8 @@ enum cluster_type {
 			       UIDs of the claims that the API server does not have */
 	CLUSTER_ATTRIBUTES, /* [driver, fd] sealed memfd with JSON: the attributes of devices that
 			       claims hold, by the name of the device */
+	CLUSTER_EVICTED,    /* [fd] sealed memfd with JSON: the state of each pod of EVICT; when
+			       one has changed, and after each EVICT */
 	CLUSTER_POOL,       /* [driver, pool, text] what is published; text: what fails, or empty */
 	CLUSTER_REPORTED,   /* [text] what fails in reporting, or empty; when that changes */
 };

@@ -17,14 +17,17 @@ struct finding_set {
 
 const char *const probe_severities[] = {
 	[SEVERITY_NO_NEW_PODS] = "no-new-pods",
+	[SEVERITY_EVICT] = "evict",
 	[SEVERITY_NOTICE] = "notice",
 	NULL,
 };
 
 enum probe_severity finding_severity(const char *name)
 {
-	return streq(name, probe_severities[SEVERITY_NOTICE]) ? SEVERITY_NOTICE
-							      : SEVERITY_NO_NEW_PODS;
+	for (size_t i = 0; i < _SEVERITY_MAX; i++)
+		if (streq(name, probe_severities[i]))
+			return (enum probe_severity)i;
+	return SEVERITY_NO_NEW_PODS;
 }
 
 /* --- reasons --- */
@@ -102,6 +105,8 @@ int finding_set_new(const struct finding *findings, size_t count, struct finding
 				findings[i].reason ? put_text(&position, findings[i].reason) : NULL,
 			.severity = findings[i].severity,
 			.text = put_text(&position, findings[i].text),
+			.could_not_run = findings[i].could_not_run,
+			.probe = findings[i].probe,
 		};
 	*ret = set;
 	return 0;
@@ -133,6 +138,8 @@ bool finding_set_is(const struct finding_set *set, const struct finding *finding
 	for (size_t i = 0; i < count; i++)
 		if (!streq(set->items[i].reason ?: "", findings[i].reason ?: "") ||
 			set->items[i].severity != findings[i].severity ||
+			set->items[i].could_not_run != findings[i].could_not_run ||
+			set->items[i].probe != findings[i].probe ||
 			!streq(set->items[i].text, findings[i].text))
 			return false;
 	return true;

@@ -10,6 +10,7 @@
 
 enum probe_severity {
 	SEVERITY_NO_NEW_PODS, /* the device is unhealthy */
+	SEVERITY_EVICT,       /* it is unhealthy, and its pods are evicted later */
 	SEVERITY_NOTICE,      /* it stays healthy, and the finding is shown */
 	_SEVERITY_MAX,
 };
@@ -40,6 +41,8 @@ struct finding {
 	const char *reason; /* NULL: the probe has none */
 	enum probe_severity severity;
 	const char *text;
+	bool could_not_run; /* the probe itself failed, which proves nothing about the device */
+	size_t probe;       /* its place in the resource's list of probes */
 };
 
 /* The findings about one device. They never change, so that several threads may read them. */

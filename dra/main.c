@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/sealed.h"
 #include "dra/claim-lookup.h"
+#include "dra/evictor.h"
 #include "dra/model/dra-slices.h"
 #include "dra/node-report.h"
 #include "dra/served-driver.h"
@@ -42,6 +43,8 @@ struct driver_process {
 	json_t *held;                /* see CLUSTER_HELD */
 	struct claim_lookup *lookup; /* NULL before the first question */
 	struct node_report *report;  /* NULL: nothing is reported */
+	struct evictor *evictor;     /* NULL before the first order */
+	json_t *evicting;            /* by resource, the devices whose taints evict; NULL: none */
 };
 
 /* --- drivers --- */
@@ -136,6 +139,15 @@ static int handle_configure(struct driver_process *process, struct control_messa
 	return r;
 }
 
+/* Takes the devices of a resource. Returns them with the taints that evict; NULL: no memory. */
+static json_t *mark_taken(
+	const struct driver_process *process, const char *resource, json_t *devices)
+{
+	json_auto_t *given = devices;
+
+	return dra_devices_mark(given, json_object_get(process->evicting, resource));
+}
+
 static int handle_inventory(struct driver_process *process, struct control_message *message)
 {
 	_cleanup_free_ char *text = NULL;
@@ -153,6 +165,9 @@ static int handle_inventory(struct driver_process *process, struct control_messa
 	if (process->report)
 		node_report_set_devices(process->report, message->text, devices, expect);
 	dra_devices_strip(devices);
+	devices = mark_taken(process, message->text, devices);
+	if (!devices)
+		return -ENOMEM;
 	(void)json_object_set_new(process->devices, message->text, devices);
 	publish(process);
 	return 0;
@@ -236,6 +251,70 @@ static int handle_look_up(struct driver_process *process, struct control_message
 	return r < 0 ? r : claim_lookup_begin(process->lookup, message);
 }
 
+/* For resources whose driver is not served here, nothing waits. */
+static bool is_published(const char *driver, void *userdata)
+{
+	const struct driver_process *process = userdata;
+
+	for (size_t i = 0; i < process->n_drivers; i++)
+		if (streq(served_driver_name(process->drivers[i]), driver))
+			return served_driver_is_published(process->drivers[i]);
+	return true;
+}
+
+static int make_evictor(struct driver_process *process)
+{
+	const struct evictor_options options = {
+		.event = process->event,
+		.api = process->api,
+		.node = process->node_name,
+		.is_published = is_published,
+		.userdata = process,
+	};
+
+	if (!process->node_name)
+		return -EBADMSG;
+	return process->evictor ? 0 : evictor_new(&options, &process->evictor);
+}
+
+/* The taints are published first, so that the pods of their devices wait for that. */
+static void set_evicting(struct driver_process *process, json_t *evicting)
+{
+	json_t *devices;
+	const char *resource;
+
+	if (json_equal(process->evicting, evicting))
+		return;
+	json_decref(process->evicting);
+	process->evicting = json_incref(evicting);
+	json_object_foreach(process->devices, resource, devices)
+	{
+		json_t *marked = dra_devices_mark(devices, json_object_get(evicting, resource));
+
+		if (marked)
+			(void)json_object_set_new(process->devices, resource, marked);
+	}
+	publish(process);
+}
+
+static int handle_evict(struct driver_process *process, struct control_message *message)
+{
+	_cleanup_free_ char *text = NULL;
+	json_auto_t *document = NULL;
+	size_t size;
+	int r = make_evictor(process);
+
+	if (r >= 0)
+		r = sealed_read(message->fds[0], CONTROL_DEVICES_MAX, &text, &size);
+	if (r < 0)
+		return r;
+	document = json_loadb(text, size, 0, NULL);
+	if (!json_is_object(json_object_get(document, "taints")))
+		return -EBADMSG;
+	set_evicting(process, json_object_get(document, "taints"));
+	return evictor_take(process->evictor, document);
+}
+
 static int handle_stop(struct driver_process *process, struct control_message *message)
 {
 	return sd_event_exit(process->event, 0);
@@ -253,6 +332,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 		[CLUSTER_PREPARED] = handle_prepared,
 		[CLUSTER_LOOK_UP] = handle_look_up,
 		[CLUSTER_RESOURCES] = handle_resources,
+		[CLUSTER_EVICT] = handle_evict,
 		[CONTROL_STOP] = handle_stop,
 	};
 	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(0);
@@ -332,9 +412,11 @@ static void process_done(struct driver_process *process)
 	free(process->drivers);
 	(void)claim_lookup_free(process->lookup);
 	(void)node_report_free(process->report);
+	(void)evictor_free(process->evictor);
 	(void)dra_api_free(process->api);
 	json_decref(process->devices);
 	json_decref(process->held);
+	json_decref(process->evicting);
 	free(process->node_name);
 	sd_event_source_disable_unref(process->alive);
 	sd_event_unref(process->event);

@@ -209,6 +209,16 @@ int served_driver_new(
 	return 0;
 }
 
+const char *served_driver_name(const struct served_driver *driver)
+{
+	return driver->name;
+}
+
+bool served_driver_is_published(const struct served_driver *driver)
+{
+	return dra_publisher_published(driver->publisher);
+}
+
 uint64_t served_driver_number(const struct served_driver *driver)
 {
 	return driver->options.number;

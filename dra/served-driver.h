@@ -27,6 +27,10 @@ int served_driver_new(
 	const struct served_driver_options *options, const char *name, struct served_driver **ret);
 
 uint64_t served_driver_number(const struct served_driver *driver);
+const char *served_driver_name(const struct served_driver *driver);
+
+/* Whether the API server stores the devices of its resources as they are now. */
+bool served_driver_is_published(const struct served_driver *driver);
 
 /* The names of its resources, in the order of the configuration. The supervisor gets a report again
  * of each whose devices are published. */

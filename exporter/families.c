@@ -8,6 +8,7 @@
 #include "common/counters.h"
 #include "common/finding.h"
 #include "common/json-read.h"
+#include "exporter/families-eviction.h"
 #include "exporter/own-process.h"
 #include "exporter/placement.h"
 #include "exporter/readiness.h"
@@ -676,6 +677,7 @@ int families_write(
 	write_calls(scrape, out);
 	write_processes(scrape, out);
 	write_dra(scrape, out);
+	families_eviction_write(scrape, out);
 	write_health(scrape, out);
 	write_info(scrape, out);
 	write_measured(scrape, out);

@@ -27,6 +27,7 @@
 #include "supervisor/config-watch.h"
 #include "supervisor/control/events.h"
 #include "supervisor/control/request-server.h"
+#include "supervisor/eviction/eviction.h"
 #include "supervisor/files/published-files.h"
 #include "supervisor/files/runtime-files.h"
 #include "supervisor/helpers/dra.h"
@@ -80,6 +81,7 @@ static void free_left(struct manager *manager)
 	if (kept == manager->n_children)
 		return;
 	manager->n_children = kept;
+	evictions_drop_removed(manager->evictions);
 	booked_resources_changed(manager->booked);
 }
 
@@ -103,10 +105,11 @@ static bool write_left(struct manager *manager)
 {
 	bool list = published_save_list(manager->published);
 	bool claims = dra_claims_write_left(manager->dra_claims);
+	bool evictions = evictions_write_left(manager->evictions);
 
 	if (manager->keep_failed)
 		keep_configuration(manager);
-	return list && claims && !manager->keep_failed;
+	return list && claims && evictions && !manager->keep_failed;
 }
 
 static void flush(struct manager *manager)
@@ -304,10 +307,19 @@ static void on_edits(const struct child *child, struct control_message *message,
 {
 	const struct manager *manager = userdata;
 
-	if (message)
+	if (message) {
 		dra_take_edits(manager->dra, child, message);
-	else
-		dra_child_gone(manager->dra, child);
+		return;
+	}
+	dra_child_gone(manager->dra, child);
+	evictions_child_gone(manager->evictions, child);
+}
+
+static int on_failures(struct child *child, int fd, void *userdata)
+{
+	const struct manager *manager = userdata;
+
+	return evictions_take(manager->evictions, child, fd);
 }
 
 static bool on_cleaning(struct child *child, const struct control_message *message, void *userdata)
@@ -338,7 +350,10 @@ static int on_send_booked(struct child *child, void *userdata)
 
 static void on_applied(struct child *child, const struct resource_config *before, void *userdata)
 {
+	const struct manager *manager = userdata;
+
 	applied_changed(userdata, child, before);
+	evictions_configure(manager->evictions, child);
 }
 
 static void on_child_changed(void *userdata)
@@ -386,6 +401,7 @@ static int make_child_host(struct manager *manager)
 		.on_devices = on_devices,
 		.on_edits = on_edits,
 		.on_cleaning = on_cleaning,
+		.on_failures = on_failures,
 		.on_gone = on_gone,
 		.userdata = manager,
 	};
@@ -465,6 +481,8 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	if (r >= 0)
 		r = metrics_new(manager, &manager->metrics);
 	if (r >= 0)
+		r = evictions_new(manager, &manager->evictions);
+	if (r >= 0)
 		r = dra_new(manager, &manager->dra);
 	if (r >= 0)
 		session_check_others(manager->session_check, on_session_check, manager);
@@ -532,6 +550,7 @@ int daemon_loop_run(struct manager *manager)
 	write_access_log(manager->config);
 	manager_check_view(manager);
 	forget_removed_resources(manager);
+	evictions_drop_removed(manager->evictions);
 	child_user_log_isolation();
 	manager->accepted_at = now_usec(CLOCK_REALTIME);
 	applied_configure(manager);
@@ -576,6 +595,7 @@ struct manager *daemon_loop_free(struct manager *manager)
 	(void)config_watch_free(manager->config_watch);
 	(void)metrics_free(manager->metrics);
 	(void)dra_free(manager->dra);
+	manager->evictions = evictions_free(manager->evictions);
 	(void)kubelet_client_free(manager->kubelet_client);
 	manager->cleaning = cleaning_free(manager->cleaning);
 	(void)booked_free(manager->booked);

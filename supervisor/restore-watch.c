@@ -13,6 +13,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/control/request-server.h"
+#include "supervisor/eviction/eviction.h"
 #include "supervisor/files/published-files.h"
 #include "supervisor/helpers/metrics.h"
 #include "supervisor/keep-configuration.h"
@@ -41,6 +42,7 @@ static void write_again(struct manager *manager)
 		saved_health_write_again(&manager->children[i]->health);
 		saved_health_write_again(&manager->children[i]->list);
 	}
+	evictions_write_again(manager->evictions);
 	manager_changed(manager);
 }
 

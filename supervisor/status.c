@@ -11,6 +11,7 @@
 #include "supervisor/books/pod-assignments.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
+#include "supervisor/eviction/eviction.h"
 #include "supervisor/helpers/dra.h"
 #include "supervisor/helpers/metrics.h"
 #include "supervisor/ownership/arbiter.h"
@@ -159,6 +160,19 @@ static json_t *describe(const struct child *child)
 		describe_labels(child), "labels_failure", child->labels_failure ?: "");
 }
 
+/* Describes a resource with its evictions. */
+static json_t *describe_child(const struct manager *manager, const struct child *child)
+{
+	json_t *resource = describe(child);
+	json_t *eviction = evictions_describe(manager->evictions, child->resource->name);
+
+	if (eviction && json_object_set_new(resource, "eviction", eviction) < 0) {
+		json_decref(resource);
+		return NULL;
+	}
+	return resource;
+}
+
 static int add_claims(const struct manager *manager, const struct child *child, json_t *resource)
 {
 	json_t *claims;
@@ -211,7 +225,8 @@ static json_t *describe_all(const struct manager *manager)
 	if (metrics)
 		text_sanitize(metrics);
 	for (size_t i = 0; i < manager->n_children; i++)
-		if (json_array_append_new(resources, describe(manager->children[i])) < 0) {
+		if (json_array_append_new(
+			    resources, describe_child(manager, manager->children[i])) < 0) {
 			json_decref(resources);
 			return NULL;
 		}

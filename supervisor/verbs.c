@@ -7,6 +7,7 @@
 #include "supervisor/books/pod-view.h"
 #include "supervisor/control/events.h"
 #include "supervisor/control/request.h"
+#include "supervisor/eviction/eviction.h"
 #include "supervisor/release.h"
 #include "supervisor/reload.h"
 #include "supervisor/status.h"
@@ -18,6 +19,7 @@ const struct verb verbs[] = {
 	{ "rescan", .needs_root = true, .timeout = 30, .handle = rescan_request },
 	{ "release", .needs_root = true, .timeout = 2, .handle = release_request },
 	{ "forget", .needs_root = true, .timeout = 2, .handle = forget_request },
+	{ "evict", .needs_root = true, .timeout = 2, .handle = evict_request },
 	{ "reload", .needs_root = true, .timeout = 30, .handle = reload_request },
 	{ "cordons", .needs_root = true, .timeout = 30, .handle = cordons_request },
 };

@@ -11,10 +11,8 @@ import traceback
 import urllib.parse
 import uuid
 
-from . import allocator, resources
-from .authorizer import ACCOUNT_PREFIX, ADMINISTRATORS, DRIVER_RULES, Question, driver_refusal_of, refusal_of, rules_of, user_of
 from . import allocator, eviction, resources
-from .authorizer import ACCOUNT_PREFIX, ADMINISTRATORS, DRIVER_RULES, Question, refusal_of, rules_of, user_of
+from .authorizer import ACCOUNT_PREFIX, ADMINISTRATORS, DRIVER_RULES, Question, driver_refusal_of, refusal_of, rules_of, user_of
 from .faults import Fault
 from .refusal import Refusal, read_number
 from .releases import Release
@@ -217,7 +215,6 @@ class Api:
         old = self.find(place)
         if verb == "patch" and request.content.split(";")[0] in APPLY_PATCH and not query.get("fieldManager"):
             raise Refusal(400, "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch")
-        new = self.read_body(verb, place, request, old) if verb in ("create", "update", "patch") else None
         evicting = place.subresource == "eviction"
         new = self.read_body(verb, place, request, old) if verb in ("create", "update", "patch") and not evicting else None
         rules = rules_of(user, self.table(ROLES), self.table(BINDINGS).values())

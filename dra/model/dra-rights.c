@@ -17,7 +17,7 @@ static const struct {
 	const char *group, *resource;
 	const char *verbs[6]; /* up to the first NULL */
 } rights[] = {
-	{ DRA_FEATURE_SERVE | DRA_FEATURE_REPORT, "", "nodes", { "get" } },
+	{ DRA_FEATURE_SERVE | DRA_FEATURE_REPORT | DRA_FEATURE_EVICT, "", "nodes", { "get" } },
 	{ DRA_FEATURE_SERVE, "resource.k8s.io", "resourceclaims", { "get" } },
 	{ DRA_FEATURE_SERVE, "resource.k8s.io", "resourceslices",
 		{ "list", "watch", "create", "update", "delete" } },
@@ -25,16 +25,27 @@ static const struct {
 	/* Kubernetes 1.36 and later. The token of the Secret belongs to no node. */
 	{ DRA_FEATURE_CLAIM_STATUS, "resource.k8s.io", DRIVER, { "arbitrary-node:patch" } },
 	{ DRA_FEATURE_REPORT, "", "nodes/status", { "patch" } },
+	{ DRA_FEATURE_EVICT, "", "pods", { "get" } },
+	{ DRA_FEATURE_EVICT, "", "pods/eviction", { "create" } },
+	{ DRA_FEATURE_DELETE, "", "pods", { "delete" } },
 };
 
 unsigned dra_rights_features(const struct config *config)
 {
 	unsigned features = config->cluster.report ? DRA_FEATURE_REPORT : 0;
 
-	for (size_t i = 0; i < config->n_resources; i++)
-		if (config->resources[i].registration == REGISTRATION_DRA)
+	for (size_t i = 0; i < config->n_resources; i++) {
+		const struct resource_config *resource = &config->resources[i];
+
+		if (resource->registration == REGISTRATION_DRA)
 			features |= DRA_FEATURE_SERVE |
 				(config->dra.claim_status ? DRA_FEATURE_CLAIM_STATUS : 0);
+		if (!declaration_evicts(&resource->declaration))
+			continue;
+		features |= DRA_FEATURE_EVICT;
+		if (resource->declaration.force_after > 0)
+			features |= DRA_FEATURE_DELETE;
+	}
 	return features;
 }
 

@@ -18,7 +18,9 @@ enum dra_feature {
 	DRA_FEATURE_SERVE = 1 << 0,  /* a resource has serve = "dra" */
 	DRA_FEATURE_REPORT = 1 << 1, /* cluster.report */
 	DRA_FEATURE_CLAIM_STATUS = 1
-		<< 2, /* a resource has serve = "dra", and dra.claim_status is set */
+		<< 2,                /* a resource has serve = "dra", and dra.claim_status is set */
+	DRA_FEATURE_EVICT = 1 << 3,  /* a failure of a device has the severity "evict" */
+	DRA_FEATURE_DELETE = 1 << 4, /* and the resource has force_after */
 };
 
 struct config;

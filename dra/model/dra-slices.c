@@ -180,12 +180,22 @@ static json_t *find_taint(const json_t *taints, const char *key)
 	return NULL;
 }
 
+#define EVICTING "evicting"
+
+/* See dra_devices_mark(). */
+static bool is_evicting(const json_t *device)
+{
+	return json_is_true(json_object_get(device, EVICTING));
+}
+
 /* The first taint with a key counts. `value` "": none. Returns 0 or -ENOMEM. */
 static int add_taint(json_t *taints, const char *driver, const char *name, const char *value,
 	enum probe_severity severity)
 {
+	/* A failure of the severity "evict" has the effect NoSchedule first. */
 	static const char *const effects[_SEVERITY_MAX] = {
 		[SEVERITY_NO_NEW_PODS] = "NoSchedule",
+		[SEVERITY_EVICT] = "NoExecute",
 		[SEVERITY_NOTICE] = "None",
 	};
 	char key[160];
@@ -202,7 +212,7 @@ static int add_taint(json_t *taints, const char *driver, const char *name, const
 
 /* A cause is a word of unit_cause_name(); a faulty process may report anything. Returns 0 or
  * -ENOMEM. */
-static int add_cause(json_t *taints, const char *driver, const char *cause)
+static int add_cause(json_t *taints, const char *driver, const char *cause, bool evicting)
 {
 	static const struct {
 		const char *cause, *name;
@@ -216,7 +226,10 @@ static int add_cause(json_t *taints, const char *driver, const char *cause)
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (streq(cause, names[i].cause))
-			return add_taint(taints, driver, names[i].name, "", SEVERITY_NO_NEW_PODS);
+			return add_taint(taints, driver, names[i].name, "",
+				evicting && streq(names[i].name, REASON_MISSING)
+					? SEVERITY_EVICT
+					: SEVERITY_NO_NEW_PODS);
 	return add_taint(taints, driver, REASON_UNHEALTHY,
 		cause[length] || length > TAINT_VALUE_MAX ? "" : cause, SEVERITY_NO_NEW_PODS);
 }
@@ -236,7 +249,10 @@ static int add_findings(
 
 		if (finding_severity(text_of(finding, "severity")) == severity && r >= 0)
 			r = add_taint(taints, driver, named ? reason : REASON_UNHEALTHY,
-				named ? "" : "probe", severity);
+				named ? "" : "probe",
+				severity == SEVERITY_EVICT && !is_evicting(device)
+					? SEVERITY_NO_NEW_PODS
+					: severity);
 	}
 	return r;
 }
@@ -250,11 +266,14 @@ static json_t *make_taints(const struct dra_inventory_options *options, const js
 	int r = 0;
 
 	if (!is_healthy(device) && !probed)
-		r = add_cause(taints, options->driver, text_of(device, "cause"));
+		r = add_cause(
+			taints, options->driver, text_of(device, "cause"), is_evicting(device));
+	if (r >= 0)
+		r = add_findings(taints, options->driver, device, SEVERITY_EVICT);
 	if (r >= 0)
 		r = add_findings(taints, options->driver, device, SEVERITY_NO_NEW_PODS);
 	if (r >= 0 && !is_healthy(device) && json_array_size(taints) == 0)
-		r = add_cause(taints, options->driver, text_of(device, "cause"));
+		r = add_cause(taints, options->driver, text_of(device, "cause"), false);
 	if (r >= 0 && !(options->lacks & 1U << LACK_NOTICES))
 		r = add_findings(taints, options->driver, device, SEVERITY_NOTICE);
 	return r < 0 ? NULL : json_incref(taints);
@@ -569,4 +588,29 @@ void dra_devices_strip(json_t *devices)
 		for (size_t k = 0; k < ARRAY_SIZE(unused); k++)
 			(void)json_object_del(device, unused[k]);
 	}
+}
+
+static int copy_marked(const json_t *device, const json_t *evicting, json_t *ret_copies)
+{
+	json_auto_t *copy = json_copy((json_t *)(uintptr_t)device);
+
+	(void)json_object_del(copy, EVICTING);
+	if (json_object_get(evicting, text_of(device, "id")) &&
+		json_object_set_new(copy, EVICTING, json_true()) < 0)
+		return -ENOMEM;
+	return json_array_append(ret_copies, copy) < 0 ? -ENOMEM : 0;
+}
+
+json_t *dra_devices_mark(const json_t *devices, const json_t *evicting)
+{
+	json_auto_t *copies = json_array();
+	const json_t *device;
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+	{
+		if (copy_marked(device, evicting, copies) < 0)
+			return NULL;
+	}
+	return json_incref(copies);
 }

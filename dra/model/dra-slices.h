@@ -77,3 +77,7 @@ json_t *dra_devices_read(const char *text, size_t size, json_t **ret_expect);
 
 /* Removes the members on which no slice depends from these devices. */
 void dra_devices_strip(json_t *devices);
+
+/* Copies the devices, and marks those that are members of `evicting`, an object or NULL: their
+ * taints evict. A new reference; NULL: no memory. */
+json_t *dra_devices_mark(const json_t *devices, const json_t *evicting);

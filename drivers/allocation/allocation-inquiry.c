@@ -181,7 +181,7 @@ static int judge(
 		return error_set(ret_error, status, "%s; make it faster or raise %s",
 			error->message, timeout_key(question));
 	if (status < 0)
-		return error_set(ret_error, status, "%s; correct this and create the pod again",
+		return error_set(ret_error, -EIO, "%s; correct this and create the pod again",
 			error->message);
 	r = exec_answer_read(
 		question->text.data ?: "", question->text.size, &question->answer, &bad);

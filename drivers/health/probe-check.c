@@ -80,14 +80,14 @@ void check_queue_arm(struct check_queue *queue)
 		queue->timer, next == USEC_INFINITY ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
-void check_result(struct check *check, bool healthy, const char *reason)
+void check_result(struct check *check, enum probe_outcome outcome, const char *reason)
 {
 	struct health_unit *unit = check->unit;
 	unsigned streak = check->result.streak;
 	int r;
 
 	/* Without memory, the result is dropped and the next one counts. */
-	r = probe_result_feed(&check->result, check->queue->probe, healthy, reason);
+	r = probe_result_feed(&check->result, check->queue->probe, outcome, reason);
 	if ((r > 0 || check->result.streak != streak) && unit->ready)
 		unit->health->handler(unit->userdata);
 }

@@ -105,7 +105,7 @@ void check_rest(struct check *check, uint64_t delay);
 void check_queue_arm(struct check_queue *queue);
 
 /* Takes a result and calls the unit's handler if that changes anything. */
-void check_result(struct check *check, bool healthy, const char *reason);
+void check_result(struct check *check, enum probe_outcome outcome, const char *reason);
 
 /* Expands a template of the probe for the check's device. */
 int check_expand(const struct check *check, const char *text, char **ret, struct error *error);

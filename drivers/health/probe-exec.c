@@ -48,15 +48,19 @@ static bool is_done(const struct check *check)
 	return check->queue->probe->once && check->result.known && check->result.healthy;
 }
 
-/* `failure`: why the program failed; NULL: it has exited 0. */
-static void take_result(struct check *check, const char *failure)
+/* `status` and `failure`: of the command; NULL: the program has exited 0. */
+static void take_result(struct check *check, int status, const char *failure)
 {
+	enum probe_outcome outcome = !failure ? PROBE_HEALTHY
+		: status == -EIO              ? PROBE_UNHEALTHY
+					      : PROBE_NOT_RUN;
+
 	if (check->queue->probe->on_recovery) {
 		recovery_result(check, failure);
 		return;
 	}
 	check_wait(check, check->queue->probe->interval);
-	check_result(check, !failure, failure);
+	check_result(check, outcome, failure);
 }
 
 static void on_program_end(int status, const struct error *error, void *userdata)
@@ -69,7 +73,7 @@ static void on_program_end(int status, const struct error *error, void *userdata
 	counters_add_probe_time(
 		(unsigned)check->queue->probe->kind, now_usec(CLOCK_MONOTONIC) - check->started);
 	arm_all(health);
-	take_result(check, status >= 0 ? NULL : error->message);
+	take_result(check, status, status >= 0 ? NULL : error->message);
 }
 
 static void exec_run(struct check *check)
@@ -86,7 +90,7 @@ static void exec_run(struct check *check)
 			check, &check->command, &error);
 	check_leave(check);
 	if (r < 0) {
-		take_result(check, error.message);
+		take_result(check, r, error.message);
 		return;
 	}
 	health->n_running++;

@@ -163,8 +163,8 @@ static bool is_young(const char *root, const char *path)
 	return changed <= now && now - changed < SETTLING_DELAY;
 }
 
-/* Returns 1 healthy, 0 unhealthy with the reason, -EAGAIN if the file is empty and so young that it
- * is about to be written. */
+/* Returns an enum probe_outcome, with the reason unless it is healthy, or -EAGAIN if the file is
+ * empty and so young that it is about to be written. */
 static int read_health(const struct declared_probe *probe, const char *root, const char *path,
 	char ret_reason[static REASON_MAX])
 {
@@ -175,19 +175,19 @@ static int read_health(const struct declared_probe *probe, const char *root, con
 	r = sysroot_read(root, path, content, sizeof(content));
 	if (r < 0 && sysroot_is_absent((int)r)) {
 		(void)snprintf(ret_reason, REASON_MAX, "%s is missing", path);
-		return probe->missing;
+		return probe->missing ? PROBE_HEALTHY : PROBE_NOT_RUN;
 	}
 	if (r < 0) {
 		(void)snprintf(ret_reason, REASON_MAX, "%s cannot be read: %s", path,
 			r == -EINVAL ? "it is not a regular file" : strerror((int)-r));
-		return 0;
+		return PROBE_NOT_RUN;
 	}
 	for (ssize_t i = 0; i < r; i++)
 		if (content[i] == '\0')
 			content[i] = ' ';
 	text = text_trim(content);
 	if (probe_find_healthy(probe, text, strcmp))
-		return 1;
+		return PROBE_HEALTHY;
 	if (!*text && is_young(root, path))
 		return -EAGAIN;
 	near = probe_find_healthy(probe, text, strcasecmp);
@@ -198,7 +198,7 @@ static int read_health(const struct declared_probe *probe, const char *root, con
 		reason_copy(text, ret_reason);
 	else
 		(void)snprintf(ret_reason, REASON_MAX, "%s is empty", path);
-	return 0;
+	return *text ? PROBE_UNHEALTHY : PROBE_NOT_RUN;
 }
 
 /* Whether the file need not be polled until there is an event. */
@@ -222,7 +222,7 @@ static void read_file(struct check *check)
 		settle(check);
 		return;
 	}
-	check_result(check, r > 0, reason);
+	check_result(check, (enum probe_outcome)r, reason);
 	if (may_rest(check))
 		check_rest(check, MAX_OF(interval, REST_INTERVAL));
 	else
@@ -277,7 +277,7 @@ static void file_run(struct check *check)
 
 	if (!check->directory && join(check, &error) < 0) {
 		check_wait(check, check->queue->probe->interval);
-		check_result(check, false, error.message);
+		check_result(check, PROBE_NOT_RUN, error.message);
 		return;
 	}
 	read_file(check);

@@ -22,8 +22,8 @@ static const char *device_directory(const struct check *check)
 	return device_variable(check->unit->device, "sysfs");
 }
 
-/* Each returns 1 for healthy, 0 for unhealthy with the reason, or -EAGAIN if the state is
- * unknown. */
+/* Each returns an enum probe_outcome, with the reason unless it is healthy, or -EAGAIN if the state
+ * is unknown. */
 
 static int look_exists(struct check *check, char reason[static REASON_MAX])
 {
@@ -36,14 +36,14 @@ static int look_exists(struct check *check, char reason[static REASON_MAX])
 	r = check_expand(check, check->queue->probe->path, &path, &error);
 	if (r < 0) {
 		reason_copy(error.message, reason);
-		return 0;
+		return PROBE_NOT_RUN;
 	}
 	r = sysroot_stat(root, path, &st);
 	if (r >= 0)
-		return 1;
+		return PROBE_HEALTHY;
 	(void)snprintf(reason, REASON_MAX, "%s %s", path,
 		sysroot_is_absent(r) ? "is missing" : strerror(-r));
-	return 0;
+	return sysroot_is_absent(r) ? PROBE_UNHEALTHY : PROBE_NOT_RUN;
 }
 
 static int compare_pattern(const char *pattern, const char *value)
@@ -88,7 +88,7 @@ static int look_at_file(
 	if (r >= 0)
 		*content = *content * 31 + hash_string(value);
 	if (r >= 0 && means_healthy(probe, value))
-		return 1;
+		return PROBE_HEALTHY;
 	if (sysroot_is_absent(r))
 		return -ENOENT;
 	if (keeps_result(check, r))
@@ -103,7 +103,7 @@ static int look_at_file(
 		(void)snprintf(text, sizeof(text), "%.*s cannot be read: %s", REASON_MAX / 2, file,
 			strerror(-r));
 	reason_copy(text, reason);
-	return 0;
+	return r >= 0 ? PROBE_UNHEALTHY : PROBE_NOT_RUN;
 }
 
 /* Whether the content of the files has changed within the probe's time. Until that time has passed,
@@ -119,12 +119,12 @@ static int look_changes(
 		check->changed = now;
 	}
 	if (changed || !check->result.known)
-		return 1;
+		return PROBE_HEALTHY;
 	if (now - check->changed <= time)
 		return -EAGAIN;
 	(void)snprintf(reason, REASON_MAX, "%.*s has not changed for %g s", REASON_MAX / 2, file,
 		(double)time / USEC_PER_SEC);
-	return 0;
+	return PROBE_UNHEALTHY;
 }
 
 static int look_sysfs(struct check *check, char reason[static REASON_MAX])
@@ -140,32 +140,32 @@ static int look_sysfs(struct check *check, char reason[static REASON_MAX])
 
 	if (!directory) {
 		(void)snprintf(reason, REASON_MAX, "it has no directory in /sys");
-		return 0;
+		return PROBE_NOT_RUN;
 	}
 	r = check_expand(check, probe->attribute, &file, &error);
 	if (r < 0) {
 		reason_copy(error.message, reason);
-		return 0;
+		return PROBE_NOT_RUN;
 	}
 	r = sysfs_expand(check->unit->health->root, directory, file, &files);
 	if (r < 0) {
 		(void)snprintf(reason, REASON_MAX, "%.*s cannot be listed: %s", REASON_MAX / 2,
 			file, strerror(-r));
-		return 0;
+		return PROBE_NOT_RUN;
 	}
 	for (size_t i = 0; i < files.count; i++) {
 		r = look_at_file(check, files.items[i], &content, reason);
-		if (r == 0 || r == -EAGAIN)
+		if (r == PROBE_UNHEALTHY || r == PROBE_NOT_RUN || r == -EAGAIN)
 			return r;
-		n_present += r > 0;
+		n_present += r == PROBE_HEALTHY;
 	}
 	if (probe->changes_within > 0 && n_present > 0)
 		return look_changes(check, file, content, reason);
 	check->changed = 0;
 	if (n_present > 0 || probe->missing)
-		return 1;
+		return PROBE_HEALTHY;
 	(void)snprintf(reason, REASON_MAX, "%.*s is missing", REASON_MAX / 2, file);
-	return 0;
+	return PROBE_NOT_RUN;
 }
 
 static bool is_asleep(const char *root, const char *directory)
@@ -197,16 +197,16 @@ static int look_pci(struct check *check, char reason[static REASON_MAX])
 
 	if (!address || !form_is_pci_address(address)) {
 		(void)snprintf(reason, REASON_MAX, "it has no PCI address");
-		return 0;
+		return PROBE_NOT_RUN;
 	}
 	(void)snprintf(directory, sizeof(directory), "/sys/bus/pci/devices/%s", address);
 	(void)snprintf(path, sizeof(path), "%s/config", directory);
 	/* Reading would wake it. */
 	if (is_asleep(root, directory))
-		return 1;
+		return PROBE_HEALTHY;
 	n = sysfs_read_locked(root, path, header, sizeof(header));
 	if (answers(header, n))
-		return 1;
+		return PROBE_HEALTHY;
 	if (keeps_result(check, n))
 		return -EAGAIN;
 	if (n < 0)
@@ -216,7 +216,7 @@ static int look_pci(struct check *check, char reason[static REASON_MAX])
 		(void)snprintf(reason, REASON_MAX,
 			"%s does not answer on the PCI bus: reseat it or power the host off and on",
 			address);
-	return 0;
+	return n < 0 ? PROBE_NOT_RUN : PROBE_UNHEALTHY;
 }
 
 /* The driver's finding of its last scan. */
@@ -227,17 +227,17 @@ static int look_finding(struct check *check, char reason[static REASON_MAX])
 
 	switch (device->finding) {
 	case FINDING_GOOD:
-		return 1;
+		return PROBE_HEALTHY;
 	case FINDING_BAD:
 		reason_copy(device->finding_reason, reason);
-		return 0;
+		return PROBE_UNHEALTHY;
 	case FINDING_QUIET:
 		return result->known && !result->healthy &&
 				startswith(result->reason, LASTING_FAULT)
 			? -EAGAIN
-			: 1;
+			: PROBE_HEALTHY;
 	case FINDING_UNKNOWN:
-		return result->known ? -EAGAIN : 1;
+		return result->known ? -EAGAIN : PROBE_HEALTHY;
 	case FINDING_NONE:
 		break;
 	}
@@ -253,11 +253,11 @@ static void look(struct check *check)
 		[PROBE_NVML] = look_finding,
 	};
 	char reason[REASON_MAX];
-	int healthy = looks[check->queue->probe->kind](check, reason);
+	int outcome = looks[check->queue->probe->kind](check, reason);
 
 	check_wait(check, check->queue->probe->interval);
-	if (healthy >= 0)
-		check_result(check, healthy > 0, reason);
+	if (outcome >= 0)
+		check_result(check, (enum probe_outcome)outcome, reason);
 }
 
 static int poll_attach(struct check *check)

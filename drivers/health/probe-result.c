@@ -45,16 +45,30 @@ int probe_result_set(struct probe_result *result, const char *reason)
 	return changed || r > 0;
 }
 
-int probe_result_feed(struct probe_result *result, const struct declared_probe *probe, bool healthy,
-	const char *reason)
+/* Whether the newest bad result comes from the device or from the probe. Returns whether that has
+ * changed. */
+static bool set_origin(struct probe_result *result, enum probe_outcome outcome)
 {
+	bool before = result->could_not_run;
+
+	result->could_not_run = outcome == PROBE_NOT_RUN;
+	return before != result->could_not_run;
+}
+
+int probe_result_feed(struct probe_result *result, const struct declared_probe *probe,
+	enum probe_outcome outcome, const char *reason)
+{
+	bool healthy = outcome == PROBE_HEALTHY;
 	int64_t needed = healthy ? probe->recover_after : probe->fail_after;
 	int r;
 
 	probe_result_count(probe, healthy);
 	if (result->known && result->healthy == healthy) {
 		result->streak = 0;
-		return healthy ? 0 : set_reason(result, reason);
+		if (healthy)
+			return 0;
+		r = set_reason(result, reason);
+		return r < 0 ? r : set_origin(result, outcome) || r > 0;
 	}
 	if (result->known && healthy && probe->recover != RECOVER_PROBE)
 		return 0;
@@ -64,6 +78,7 @@ int probe_result_feed(struct probe_result *result, const struct declared_probe *
 	if (r < 0)
 		return r;
 	result->streak = 0;
+	(void)set_origin(result, outcome);
 	return 1;
 }
 

@@ -15,8 +15,9 @@
 struct probe_result {
 	bool known; /* a first result was seen; it counts at once */
 	bool healthy;
-	unsigned streak; /* results in a row against the current state */
-	char *reason;    /* why unhealthy */
+	unsigned streak;    /* results in a row against the current state */
+	char *reason;       /* why unhealthy */
+	bool could_not_run; /* unhealthy because the probe itself failed, which proves nothing */
 	/* A probe with on_recovery counts failed runs in `streak`, and here how often it has ended
 	 * a failure since `returned_at` (CLOCK_BOOTTIME microseconds). */
 	unsigned returns;
@@ -30,10 +31,13 @@ void probe_result_count(const struct declared_probe *probe, bool healthy);
  * healthy one. */
 int probe_result_set(struct probe_result *result, const char *reason);
 
-/* Takes one result; `reason` explains an unhealthy one. Returns 1 if the state or its reason
+/* A result of a probe that could not run is unhealthy. */
+enum probe_outcome { PROBE_UNHEALTHY, PROBE_HEALTHY, PROBE_NOT_RUN };
+
+/* Takes one result; `reason` explains one that is not healthy. Returns 1 if the state or its reason
  * changed, 0 if not, -ENOMEM. */
-int probe_result_feed(struct probe_result *result, const struct declared_probe *probe, bool healthy,
-	const char *reason);
+int probe_result_feed(struct probe_result *result, const struct declared_probe *probe,
+	enum probe_outcome outcome, const char *reason);
 void probe_result_done(struct probe_result *result);
 
 /* The alternative of `healthy` that the text is, or NULL. Compares as `equal` does, which returns 0

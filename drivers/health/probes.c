@@ -285,6 +285,8 @@ size_t health_unit_findings(const struct health_unit *unit, struct finding ret[s
 					.severity =
 						(enum probe_severity)check->queue->probe->severity,
 					.text = check->result.reason ?: "",
+					.could_not_run = check->result.could_not_run,
+					.probe = i,
 				};
 		}
 	return n;

@@ -192,6 +192,7 @@ static void write_result(struct json_writer *writer, const struct saved_result *
 	if (!result->healthy) {
 		json_write_text(writer, ",\"healthy\":false,\"reason\":");
 		json_write_string(writer, result->reason);
+		json_write_text(writer, result->could_not_run ? ",\"could_not_run\":true" : "");
 	}
 	json_write_text(writer, "}");
 }
@@ -281,16 +282,17 @@ static int read_result(struct saved_unit *unit, json_t *json)
 	struct probe_result result = { .known = true };
 	char text[REASON_MAX];
 	uint64_t probe;
-	int healthy = 1, streak = 0, returns = 0;
+	int healthy = 1, streak = 0, returns = 0, could_not_run = 0;
 	json_int_t returned_at = 0;
 
-	if (json_unpack(json, "{s:s, s?:b, s?:i, s?:s, s?:i, s?:I}", "probe", &key, "healthy",
+	if (json_unpack(json, "{s:s, s?:b, s?:i, s?:s, s?:i, s?:I, s?:b}", "probe", &key, "healthy",
 		    &healthy, "streak", &streak, "reason", &reason, "returns", &returns,
-		    "returned_at", &returned_at) < 0 ||
+		    "returned_at", &returned_at, "could_not_run", &could_not_run) < 0 ||
 		sscanf(key, "%" SCNx64, &probe) != 1 || streak < 0 || returns < 0 ||
 		returned_at < 0)
 		return 0;
 	result.healthy = healthy;
+	result.could_not_run = !healthy && could_not_run;
 	result.streak = (unsigned)streak;
 	result.returns = (unsigned)returns;
 	result.returned_at = (uint64_t)returned_at;

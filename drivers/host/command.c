@@ -161,6 +161,12 @@ static int on_output(sd_event_source *source, int fd, uint32_t revents, void *us
 	return 0;
 }
 
+/* IEEE Std 1003.1-2017, XCU 2.8.2: the exit status of a shell whose command was not executed. */
+static bool cannot_execute(int status)
+{
+	return status == 126 || status == 127;
+}
+
 static int describe_end(const struct command *command, const siginfo_t *info, struct error *error)
 {
 	const char *separator = command->line_length > 0 ? ": " : "";
@@ -172,12 +178,13 @@ static int describe_end(const struct command *command, const siginfo_t *info, st
 			"%s did not exit within %g s and was killed%s%s", command->program,
 			(double)command->timeout / (double)USEC_PER_SEC, separator, command->line);
 	if (info->si_code != CLD_EXITED)
-		return error_set(error, -EIO, "%s was killed by signal %d (%s)%s%s",
+		return error_set(error, -ECANCELED, "%s was killed by signal %d (%s)%s%s",
 			command->program, info->si_status, strsignal(info->si_status), separator,
 			command->line);
 	if (info->si_status != 0)
-		return error_set(error, -EIO, "%s failed with exit status %d%s%s", command->program,
-			info->si_status, separator, command->line);
+		return error_set(error, cannot_execute(info->si_status) ? -ENOEXEC : -EIO,
+			"%s failed with exit status %d%s%s", command->program, info->si_status,
+			separator, command->line);
 	return 0;
 }
 

@@ -14,7 +14,8 @@
 struct command;
 
 /* `status` is 0 if the program exited 0, else negative; the error then describes how it ended, with
- * the last line it wrote. */
+ * the last line it wrote. -EIO: the program itself reported a failure. Otherwise it could not run,
+ * was killed, or exceeded its time; shells exit 126 or 127 if they cannot run a program. */
 typedef void (*command_handler)(int status, const struct error *error, void *userdata);
 
 /* Takes the program's standard output as it arrives. Returns false to stop: the program is killed

@@ -252,6 +252,42 @@ static void check_served_by_dra(const struct declaration *declaration, struct re
 			"kubelet's plugin watcher");
 }
 
+bool declaration_evicts(const struct declaration *declaration)
+{
+	bool evicts = declaration->missing.severity == SEVERITY_EVICT;
+
+	for (size_t i = 0; i < declaration->health.count; i++) {
+		const struct declared_probe *probe = groups_get(&declaration->health, i);
+
+		evicts |= probe->severity == SEVERITY_EVICT;
+	}
+	return evicts;
+}
+
+/* Rejects keys of eviction that would have no effect. */
+static void check_eviction(const struct declaration *declaration, struct report *report)
+{
+	static const char advice[] =
+		"has no effect: no health probe has severity = \"evict\", and `missing` has not either";
+
+	for (size_t i = 0; i < declaration->health.count; i++) {
+		const struct declared_probe *probe = groups_get(&declaration->health, i);
+		char key[64];
+
+		(void)snprintf(key, sizeof(key), "health[%zu].severity", i);
+		if (probe->on_recovery && probe->severity == SEVERITY_EVICT)
+			(void)report_add(report, &probe->origin, key,
+				"cannot be \"evict\" with on_recovery = true: the program runs only for "
+				"devices that no pod has");
+	}
+	if (declaration_evicts(declaration))
+		return;
+	if (declaration->evict_bare)
+		(void)report_add(report, &declaration->origin, "evict_bare", "%s", advice);
+	if (declaration->force_after > 0)
+		(void)report_add(report, &declaration->origin, "force_after", "%s", advice);
+}
+
 int declaration_check(const struct declaration *declaration, struct report *report)
 {
 	const struct container *container = &declaration->container;
@@ -318,6 +354,7 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 	declared_program_check(&declaration->release.command, &declaration->release.origin,
 		"release.command", report);
 	check_attributes(declaration, report);
+	check_eviction(declaration, report);
 	if (declaration->serve == SERVE_DRA)
 		check_served_by_dra(declaration, report);
 	check_match(declaration, report);

@@ -111,6 +111,7 @@ struct declared_probe {
 	int recover;                             /* enum probe_recovery */
 	char *reason;                            /* of its findings; NULL: none */
 	int severity;                            /* enum probe_severity */
+	uint64_t evict_after;                    /* microseconds */
 };
 
 /* A program that runs at Allocate and adds to a container with devices of the resource, or of an
@@ -137,6 +138,13 @@ struct release {
 /* A device with a longer time limit is unhealthy while it is cleaned: the kubelet would not wait
  * for it (30 s for PreStartContainer). */
 #define RELEASE_SHORT (25 * USEC_PER_SEC)
+
+/* What follows when a device is missing. */
+struct declared_missing {
+	struct origin origin;
+	int severity;         /* enum probe_severity: NO_NEW_PODS or EVICT */
+	uint64_t evict_after; /* microseconds */
+};
 
 /* How a resource is announced to the kubelet. DEFAULT: as configured in the section `kubelet`. DRA:
  * together with all other resources of SERVE_DRA, as those of one driver. */
@@ -191,6 +199,9 @@ struct declaration {
 	struct container container;
 	struct cdi_spec cdi_spec;
 	struct groups health; /* struct declared_probe */
+	struct declared_missing missing;
+	bool evict_bare;      /* evict pods without a controller, too */
+	uint64_t force_after; /* microseconds; 0: never delete a pod that cannot be evicted */
 	struct allocate_program allocate;
 	struct prestart prestart;
 	struct release release;
@@ -239,6 +250,9 @@ const struct cordon *declaration_cordon(const struct declaration *declaration, c
 /* The attribute that the declaration gives this name, or NULL. */
 const struct declared_attribute *declaration_attribute(
 	const struct declaration *declaration, const char *name);
+
+/* Whether a failure of a device can have the severity "evict". */
+bool declaration_evicts(const struct declaration *declaration);
 
 /* How often the device is offered: the first rule whose pattern matches its id decides, else the
  * resource. */

@@ -294,8 +294,18 @@ static const struct option probe_options[] = {
 		.offset = offsetof(struct declared_probe, severity),
 		.choices = probe_severities,
 		.help = "Effect of bad results: the device is unhealthy, so that new pods do not get it "
-			"(\"no-new-pods\"), or it stays healthy, and the result is shown and counted "
-			"(\"notice\").",
+			"(\"no-new-pods\"), its pods are evicted as well (\"evict\"), or it stays "
+			"healthy, and the result is shown and counted (\"notice\").",
+	},
+	{
+		.key = "evict_after",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct declared_probe, evict_after),
+		.maximum = EVICT_AFTER_MAX,
+		.default_integer = EVICT_AFTER_DEFAULT,
+		.unit = "seconds",
+		.help = "With severity = \"evict\", the time from the failure to the eviction of the pods "
+			"that use the device. A device that recovers earlier keeps its pods.",
 	},
 };
 const struct option_table probe_table = {

@@ -3,6 +3,7 @@
  * Defines the keys of a resource, with their defaults, bounds and help. The parser, the writer and
  * the manual all follow these tables.
  */
+#include "common/finding.h"
 #include "drivers/model/declaration-tables.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
@@ -194,6 +195,38 @@ static const struct option_table release_table = {
 	.size = sizeof(struct release),
 	.options = release_options,
 	.count = ARRAY_SIZE(release_options),
+};
+
+/* A device that is missing cannot stay healthy. */
+static const char *const missing_severities[] = {
+	[SEVERITY_NO_NEW_PODS] = "no-new-pods",
+	[SEVERITY_EVICT] = "evict",
+	NULL,
+};
+
+static const struct option missing_options[] = {
+	{
+		.key = "severity",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declared_missing, severity),
+		.choices = missing_severities,
+		.help = "What follows when a device is missing: it is listed as unhealthy while a pod uses it (\"no-new-pods\"), or its pods are evicted as well (\"evict\").",
+	},
+	{
+		.key = "evict_after",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct declared_missing, evict_after),
+		.maximum = EVICT_AFTER_MAX,
+		.default_integer = EVICT_AFTER_DEFAULT,
+		.unit = "seconds",
+		.help = "As in a health probe.",
+	},
+};
+static const struct option_table missing_table = {
+	.name = "missing",
+	.size = sizeof(struct declared_missing),
+	.options = missing_options,
+	.count = ARRAY_SIZE(missing_options),
 };
 
 static int check_condition(const char *value, struct error *error)
@@ -459,6 +492,27 @@ static const struct option declaration_options[] = {
 		.offset = offsetof(struct declaration, health),
 		.table = &probe_table,
 		.help = "Probes; a device is healthy if all of them succeed.",
+	},
+	{
+		.key = "missing",
+		.type = OPTION_GROUP,
+		.offset = offsetof(struct declaration, missing),
+		.table = &missing_table,
+		.help = "What follows when a device that a pod uses is missing.",
+	},
+	{
+		.key = "evict_bare",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declaration, evict_bare),
+		.help = "Whether pods without a controller, which nothing starts again, are evicted, too.",
+	},
+	{
+		.key = "force_after",
+		.type = OPTION_SECONDS,
+		.offset = offsetof(struct declaration, force_after),
+		.maximum = EVICT_AFTER_MAX,
+		.unit = "seconds",
+		.help = "Time from the first attempt after which a pod that cannot be evicted is deleted, regardless of disruption budgets. With 0, devplugd repeats the eviction and deletes no pod.",
 	},
 	{
 		.key = "allocate",

@@ -96,7 +96,7 @@ static void write_findings(struct json_writer *writer, const struct snapshot_uni
 		json_write_string(writer, probe_severities[finding->severity]);
 		json_write_text(writer, ",\"text\":");
 		json_write_string(writer, finding->text);
-		json_write_text(writer, "}");
+		json_write_text(writer, finding->could_not_run ? ",\"could_not_run\":true}" : "}");
 	}
 	json_write_text(writer, unit->findings ? "]" : "");
 }
@@ -361,7 +361,8 @@ static int report_devices(struct plugin *plugin)
 	message.healthy_ids += count_readmitted(plugin);
 	message.fds[0] = devices_fd;
 	message.fds[1] = state_fd;
-	return control_send(CONTROL_FD, &message);
+	r = control_send(CONTROL_FD, &message);
+	return r < 0 ? r : plugin_report_failures(plugin, snapshot);
 }
 
 static void send_report(struct plugin *plugin)

@@ -82,5 +82,9 @@ void plugin_offer(struct plugin *plugin);
 /* Reports the inventory to the supervisor: the first time at once, later after urgent work. */
 void plugin_report(struct plugin *plugin);
 
+/* Sends the supervisor the devices whose pods are to be evicted, if the configuration evicts any.
+ * Returns 0 or negative errno, as control_send(). */
+int plugin_report_failures(const struct plugin *plugin, const struct snapshot *snapshot);
+
 /* Called from time to time: sends a report that has waited too long, urgent work or not. */
 void plugin_report_overdue(struct plugin *plugin);

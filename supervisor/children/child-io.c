@@ -171,6 +171,12 @@ static void on_publish(struct child *child, struct control_message *message)
 	proposal_submit(child->proposal, TAKE_FD(message->fds[0]), message->number);
 }
 
+static void on_failures(struct child *child, struct control_message *message)
+{
+	if (child->host->on_failures(child, message->fds[0], child->host->userdata) < 0)
+		on_broken("sent invalid failures", child);
+}
+
 static void on_gone(struct child *child, struct control_message *message)
 {
 	child->gone = message->removed;
@@ -221,6 +227,7 @@ static const struct {
 	[CHILD_DEVICES] = { .handle = on_devices },
 	[CHILD_COMPLETE] = { .handle = on_complete },
 	[CHILD_LABELS] = { .handle = on_labels },
+	[CHILD_FAILURES] = { .handle = on_failures },
 	[CHILD_GONE] = { .handle = on_gone },
 	[CHILD_PUBLISH] = { .handle = on_publish },
 	[CHILD_CLAIMS] = { .handle = on_claims },

@@ -52,6 +52,9 @@ struct child_host {
 	void (*on_changed)(void *userdata);
 	/* A child has reported its devices: one has changed, or was allocated. */
 	void (*on_devices)(struct child *child, void *userdata);
+	/* A child has reported failures for which pods are to be evicted. Takes no descriptor.
+	 * Returns 0, or -EBADMSG if they are malformed. */
+	int (*on_failures)(struct child *child, int fd, void *userdata);
 	/* CHILD_EDITS or CHILD_EDITS_CHANGED; NULL: no process can answer any more. */
 	void (*on_edits)(
 		const struct child *child, struct control_message *message, void *userdata);

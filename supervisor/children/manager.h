@@ -25,6 +25,7 @@ struct config_watch;
 struct dra;
 struct dra_claims;
 struct events;
+struct evictions;
 struct kubelet_client;
 struct kubelet_watch;
 struct metrics;
@@ -49,6 +50,7 @@ struct manager {
 	struct runtime_files *files;
 	struct request_server *requests;
 	struct events *events;
+	struct evictions *evictions;
 	struct assignments *assignments;
 	struct pod_resources *pods;
 	struct auxiliary *auxiliaries; /* the first of a list */

@@ -9,6 +9,7 @@
 #include "configuration/config.h"
 #include "drivers/model/suggest.h"
 #include "supervisor/control/ask.h"
+#include "supervisor/ctl/evictions.h"
 #include "supervisor/ctl/notices.h"
 #include "supervisor/ctl/show-usage.h"
 
@@ -228,7 +229,7 @@ static json_t *clean_resources(const json_t *answer, const json_t *documents)
 
 	json_array_foreach(json_object_get(answer, "resources"), i, found)
 	{
-		json_t *resource;
+		json_t *resource, *eviction;
 
 		if (!json_is_object(found))
 			continue;
@@ -242,6 +243,9 @@ static json_t *clean_resources(const json_t *answer, const json_t *documents)
 				resource, "dra_driver", clean_text_of(found, "dra_driver"));
 		if (json_object_get(found, "parameters"))
 			(void)json_object_set_new(resource, "parameters", clean_parameters(found));
+		eviction = evictions_clean(found);
+		if (eviction)
+			(void)json_object_set_new(resource, "eviction", eviction);
 		usage_join(resource, found, known);
 		(void)json_array_append_new(resources, resource);
 	}

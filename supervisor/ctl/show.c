@@ -5,6 +5,7 @@
  */
 #include "supervisor/ctl/show.h"
 #include "configuration/config.h"
+#include "supervisor/ctl/evictions.h"
 #include "supervisor/ctl/notices.h"
 #include "supervisor/ctl/show-usage.h"
 #include "supervisor/ctl/table.h"
@@ -280,6 +281,7 @@ static void print_troubles(const json_t *resource, const char **gap)
 	}
 	print_unhealthy(resource, gap);
 	print_notices(resource, gap);
+	evictions_print(resource, gap);
 }
 
 /* Where the name of the node is from. */

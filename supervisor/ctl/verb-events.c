@@ -18,6 +18,7 @@ static const struct {
 	const char *message_id, *kind;
 } event_kinds[] = {
 	{ MESSAGE_ID_DEVICE_CHANGED, "device" },
+	{ MESSAGE_ID_EVICTION, "eviction" },
 	{ MESSAGE_ID_CALL_FAILED, "refusal" },
 	{ MESSAGE_ID_SERVING, "session" },
 	{ MESSAGE_ID_SESSION_ENDED, "session" },

@@ -10,6 +10,7 @@
 #include "configuration/config.h"
 #include "configuration/shared-names.h"
 #include "drivers/host/sysfs.h"
+#include "supervisor/ctl/evictions.h"
 #include "supervisor/ctl/notices.h"
 #include "supervisor/ctl/show-usage.h"
 #include "supervisor/ctl/show.h"
@@ -246,6 +247,7 @@ static void explain_device(const json_t *resource, const json_t *device)
 		*reason ? reason : "no reason is known");
 	explain_reasons(device);
 	explain_holders(device);
+	evictions_explain(resource, text_of(device, "id"));
 	if (claimed && startswith(reason, "in use by"))
 		print_wrapped(0,
 			"The resource has moved between the device plugin and DRA. The container keeps "

@@ -77,6 +77,7 @@ int command_uncordon(const struct command_line *line);
 
 /* Marks a device as not assigned to a pod. */
 int command_forget(const struct command_line *line);
+int command_evict(const struct command_line *line);
 
 /* Changes the service's unit so that the service may write to a directory. */
 int command_allow(const struct command_line *line);

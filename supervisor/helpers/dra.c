@@ -21,6 +21,7 @@
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
+#include "supervisor/eviction/eviction.h"
 #include "supervisor/helpers/cluster-report.h"
 #include "supervisor/helpers/dra-attributes.h"
 #include "supervisor/helpers/dra-credentials.h"
@@ -491,6 +492,11 @@ static bool handle_unknown(struct dra *dra, struct control_message *message)
 	return unknown_claims_take(dra->unknown, message);
 }
 
+static bool handle_evicted(struct dra *dra, struct control_message *message)
+{
+	return evictions_take_results(dra->manager->evictions, message);
+}
+
 static bool on_message(struct control_message *message, void *userdata)
 {
 	static bool (*const handlers[])(struct dra * dra, struct control_message * message) = {
@@ -505,6 +511,7 @@ static bool on_message(struct control_message *message, void *userdata)
 		[CLUSTER_ATTRIBUTES] = handle_attributes,
 		[CLUSTER_SESSION_ENDED] = handle_session_ended,
 		[CLUSTER_UNKNOWN] = handle_unknown,
+		[CLUSTER_EVICTED] = handle_evicted,
 		[CLUSTER_POOL] = handle_pool,
 		[CLUSTER_REPORTED] = handle_reported,
 	};
@@ -582,6 +589,8 @@ static int on_started(struct auxiliary *process, void *userdata)
 	(void)cluster_report_send(dra->report);
 	send_all_devices(dra);
 	manager_changed(dra->manager);
+	if (r >= 0)
+		evictions_send(dra->manager->evictions);
 	if (r >= 0)
 		dra_drivers_open(&dra->drivers);
 	return r;
@@ -782,6 +791,7 @@ int dra_new(struct manager *manager, struct dra **ret)
 		r = dra_attributes_new(manager->event, dra->claims, &dra->attributes);
 	if (r >= 0)
 		r = auxiliary_new(manager, &options, &dra->process);
+	evictions_set_process(manager->evictions, dra->process);
 	dra->drivers = (struct dra_drivers){
 		.manager = manager,
 		.process = dra->process,

@@ -15,6 +15,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/children/registrations.h"
+#include "supervisor/eviction/eviction.h"
 #include "supervisor/files/published-files.h"
 #include "supervisor/helpers/dra.h"
 #include "supervisor/kubelet/kubelet-watch.h"
@@ -178,7 +179,7 @@ static json_t *pack_counters(
 }
 
 /* By name, because the exporter is of a package of its own and may be of another version. */
-static json_t *pack_resource(const struct child *child)
+static json_t *pack_resource(const struct manager *manager, const struct child *child)
 {
 	const struct resource *resource = child->resource;
 	uint64_t counters[_COUNTER_MAX] = { 0 };
@@ -186,12 +187,13 @@ static json_t *pack_resource(const struct child *child)
 
 	if (child->counters_fd >= 0)
 		(void)counters_read(child->counters_fd, counters);
-	object = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "name", resource->name, "driver",
+	object = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o*}", "name", resource->name, "driver",
 		resource_applied(resource)->declaration.driver_name, "state",
 		resource_state_name(resource), "exits",
 		pack_numbers(resource->counts.exits, _EXIT_CAUSE_MAX), "allocation_buckets",
 		pack_numbers(&counters[COUNTER_ALLOCATION_BUCKET], ALLOCATION_BUCKETS), "probes",
-		pack_probes(counters));
+		pack_probes(counters), "eviction",
+		evictions_numbers(manager->evictions, resource->name));
 	numbers = pack_counters(child, counters);
 	return json_object_update(object, numbers) < 0 ? NULL : json_incref(object);
 }
@@ -204,7 +206,7 @@ int metrics_state(const struct manager *manager, const struct metrics_facts *fac
 	int r = json_object_set_new(root, "version", json_string(DEVPLUGD_VERSION));
 
 	for (size_t i = 0; i < manager->n_children; i++)
-		r |= json_array_append_new(resources, pack_resource(manager->children[i]));
+		r |= json_array_append_new(resources, pack_resource(manager, manager->children[i]));
 	r |= json_object_set_new(root, "resources", resources);
 	dra = dra_numbers(manager->dra);
 	if (dra)

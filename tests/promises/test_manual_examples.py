@@ -64,7 +64,7 @@ class Examples(ToolTest):
             words = command.split()
             if words[1] == "top":
                 self.show(words, output)
-            elif words[1] != "dra" and "nvidia" not in command and ("| jq " not in command or shutil.which("jq")):
+            elif words[1] not in ("dra", "evict") and "nvidia" not in command and ("| jq " not in command or shutil.which("jq")):
                 self.compare(command, output)
 
     def test_output_with_nvidia(self):
@@ -75,6 +75,15 @@ class Examples(ToolTest):
         until(lambda: (r := self.node.resource("nvidia.com/gpu")) and r["pid"] > 0, "the resource to have a process")
         for command, output in examples():
             if "nvidia" in command:
+                self.compare(command, output)
+
+    def test_output_with_eviction(self):
+        """The file of the probe is missing, which holds the eviction."""
+        self.node.configure(static("gpu", 1, f'health = ( {{ probe = "file"; path = "{self.node.path("none")}"; severity = "evict"; }} );'))
+        self.node.start()
+        until(lambda: (r := self.node.resource("vendor.example/gpu")) and r["eviction"]["held"], "the hold")
+        for command, output in examples():
+            if command.split()[1] == "evict":
                 self.compare(command, output)
 
     def test_output_with_dra(self):

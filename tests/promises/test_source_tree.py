@@ -16,8 +16,9 @@ GROUND = ["common", "drivers/model", "drivers/host", "drivers/health", "drivers/
 DRIVERS = [os.path.relpath(path, ROOT) for path in sorted(glob.glob(ROOT + "/drivers/*/"))]
 DRIVERS = [path for path in DRIVERS if path not in GROUND and path != "drivers/allocation"]
 ABOVE = ["drivers/allocation", "drivers", "configuration", "dra/model", "supervisor/process", "supervisor/ownership", "supervisor/files",
-         "supervisor/kubelet", "supervisor/children", "supervisor/control", "supervisor/books", "supervisor/sessions", "supervisor/helpers",
-         "supervisor", "supervisor/ctl", "proto", "proto/plugin", "node-users", "nvml", "exporter", "dra", "kubelet", "kubelet/conformance"]
+         "supervisor/kubelet", "supervisor/children", "supervisor/control", "supervisor/books", "supervisor/sessions",
+         "supervisor/eviction", "supervisor/helpers", "supervisor", "supervisor/ctl", "proto", "proto/plugin", "node-users", "nvml",
+         "exporter", "dra", "kubelet", "kubelet/conformance"]
 
 
 def sources(*tops):

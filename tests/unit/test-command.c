@@ -69,7 +69,7 @@ static void test_ends(void **state)
 	expect("echo one; echo two >&2; exit 1", -EIO, "/bin/sh failed with exit status 1: two");
 	expect("printf 'last'; echo; echo; exit 1", -EIO,
 		"/bin/sh failed with exit status 1: last");
-	expect("kill -KILL $$", -EIO, "/bin/sh was killed by signal 9 (Killed)");
+	expect("kill -KILL $$", -ECANCELED, "/bin/sh was killed by signal 9 (Killed)");
 	expect("yes | head -c 3000000; echo; echo end; exit 1", -EIO,
 		"/bin/sh failed with exit status 1: end");
 	expect("printf '\\377\\033x\\n'; exit 1", -EIO, "/bin/sh failed with exit status 1: ??x");

@@ -301,8 +301,20 @@ static const struct {
 			SAID("health[0].interval: must be a number of seconds, not the string \"5s\"") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; fail_after = 0; } );"),
 			SAID("health[0].fail_after: must be from 1 to 1000 results, not 0") },
-		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; severity = \"evict\"; } );"),
-			SAID("health[0].severity: must be \"no-new-pods\" or \"notice\", not the string \"evict\"") },
+		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; severity = \"fatal\"; } );"),
+			SAID("health[0].severity: must be \"no-new-pods\", \"evict\" or \"notice\", not the string \"fatal\"") },
+		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; evict_after = 604801; } );"),
+			SAID("health[0].evict_after: must be from 0 to 604800 seconds, not 604801") },
+		{ ONE("health = ( { probe = \"exec\"; command = \"/bin/true\"; on_recovery = true; "
+		      "severity = \"evict\"; } );"),
+			SAID("health[0].severity: cannot be \"evict\" with on_recovery = true: the program "
+			     "runs only for devices that no pod has") },
+		{ ONE("missing = { severity = \"notice\"; };"),
+			SAID("missing.severity: must be \"no-new-pods\" or \"evict\", not the string \"notice\"") },
+		{ ONE("evict_bare = true;"),
+			"2: resources[0] \"v.e/x\": evict_bare: has no effect: no health probe has severity = \"evict\", and `missing` has not either\n" },
+		{ ONE("force_after = 60;"),
+			"2: resources[0] \"v.e/x\": force_after: has no effect: no health probe has severity = \"evict\", and `missing` has not either\n" },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; reason = \"missing\"; } );"),
 			SAID("health[0].reason: must not be \"missing\", which devplugd uses itself") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; reason = \"too hot\"; } );"),
@@ -421,7 +433,7 @@ static void test_one_broken_resource(void **state)
 		{ "name = \"v.e/x\";\ndriver = \"path\";\nmatch = \"/dev/x\";\nzork = 1;",
 			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, preset, driver, "
 			"enabled, overlap, topology, prefer, registration, serve, dra, user, host_root, match, where, exclude, cordon, expect, labels, share, "
-			"container, cdi_spec, health, allocate, prestart, release, parameters" },
+			"container, cdi_spec, health, missing, evict_bare, force_after, allocate, prestart, release, parameters" },
 		{ "", "resource: name: is missing" },
 		{ "name = ",
 			"syntax error here or just before: a \";\", \",\" or quote may be "

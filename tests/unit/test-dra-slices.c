@@ -294,9 +294,12 @@ static void test_findings(void **state)
 			0, "[" NO_REASON "]" },
 		{ "Unhealthy", "probe", "[1, \"x\", {}]", 0, "[" NO_REASON "]" },
 		{ "Unhealthy", "probe", "{\"hot\": 1}", 0, "[" NO_REASON "]" },
-		/* An unknown severity is the stronger one. */
-		{ "Unhealthy", "probe", "[" FOUND("hot", "evict") "]", 0,
+		/* An unknown severity keeps pods away. */
+		{ "Unhealthy", "probe", "[" FOUND("hot", "other") "]", 0,
 			"[" EFFECT("hot", "NoSchedule") "]" },
+		{ "Unhealthy", "probe",
+			"[" FOUND("dead", "no-new-pods") "," FOUND("hot", "evict") "]", 0,
+			"[" EFFECT("hot", "NoSchedule") "," EFFECT("dead", "NoSchedule") "]" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -320,6 +323,42 @@ static void test_findings(void **state)
 			assert_true(json_equal(taints, wanted));
 		dra_inventory_done(&inventory);
 	}
+}
+
+static json_t *taints_of(const json_t *devices)
+{
+	const struct dra_inventory_options options = { .driver = DRIVER };
+	json_auto_t *resources = json_pack("[{s:s, s:O}]", "name", "v.e/gpu", "devices", devices);
+	struct dra_inventory inventory;
+	json_t *taints;
+
+	assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+	taints = json_incref(
+		json_object_get(json_array_get(json_array_get(inventory.slices, 0), 0), "taints"));
+	dra_inventory_done(&inventory);
+	return taints;
+}
+
+/* Only failures that evict get the effect, and only while their pods are evicted. */
+static void test_taints_that_evict(void **state)
+{
+	json_auto_t *devices = parse(
+		"[{\"id\": \"a\", \"health\": \"Unhealthy\", \"cause\": \"probe\","
+		"\"findings\": [" FOUND("hot", "evict") "," FOUND("dead", "no-new-pods") "]}]");
+	json_auto_t *before = json_deep_copy(devices);
+	json_auto_t *this = parse("{\"a\": true}"), *other = parse("{\"b\": true}");
+	json_auto_t *marked = dra_devices_mark(devices, this);
+	json_auto_t *unmarked = dra_devices_mark(marked, other);
+	json_auto_t *evicting =
+		parse("[" EFFECT("hot", "NoExecute") "," EFFECT("dead", "NoSchedule") "]");
+	json_auto_t *waiting =
+		parse("[" EFFECT("hot", "NoSchedule") "," EFFECT("dead", "NoSchedule") "]");
+	json_auto_t *taints = taints_of(marked), *later = taints_of(unmarked);
+
+	assert_true(json_equal(devices, before));
+	assert_true(json_equal(unmarked, before));
+	assert_true(json_equal(taints, evicting));
+	assert_true(json_equal(later, waiting));
 }
 
 /* The API's limit; what keeps pods away comes first. */
@@ -897,6 +936,7 @@ int main(void)
 		cmocka_unit_test(test_slices),
 		cmocka_unit_test(test_taints),
 		cmocka_unit_test(test_findings),
+		cmocka_unit_test(test_taints_that_evict),
 		cmocka_unit_test(test_many_taints),
 		cmocka_unit_test(test_held_devices),
 		cmocka_unit_test(test_changes_of_held_devices),

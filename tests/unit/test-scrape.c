@@ -93,7 +93,7 @@ static void test_findings(void **state)
 		read_scrape(ALL(DEVICE("x-0", "Healthy",
 				    ",\"findings\":[" FINDING("hot", "notice") "," FINDING(
 					    "hot", "notice") "]") "," DEVICE("x-1", "Unhealthy",
-				    ",\"findings\":[" FINDING("too hot\\\"", "evict") "," FINDING(
+				    ",\"findings\":[" FINDING("too hot\\\"", "other") "," FINDING(
 					    "missing", "no-new-pods") ",7,{}]") "," DEVICE("x-2",
 				    "Claimed", ",\"findings\":[" FINDING("hot", "notice") "]")),
 			NULL);

@@ -193,7 +193,7 @@ static void unknown_key(struct parser *parser, const config_setting_t *setting,
 	const struct option *home = find_home(parser, table, key);
 	const char *suggestion = option_table_suggest(table, key);
 	const char *where = path[0] ? path : NULL;
-	char list[256] = "";
+	char list[512] = "";
 	size_t length = 0;
 
 	if (home) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs libcurl's multi interface on sd-event: libcurl names sockets and a time, and is called when
- * they are ready or due. A request without credentials waits in the list; handlers are called from
- * the loop only, so that they may start and cancel requests.
+ * they are ready or due. A request without credentials waits in the list; with old ones, it is sent
+ * while they are loaded again. Handlers are called from the loop only, so that they may start and
+ * cancel requests.
  */
 #include "dra/dra-api.h"
 
@@ -31,6 +32,8 @@ struct request {
 	char *text; /* the answer, or a watch's line */
 	size_t size;
 	bool too_long;
+	bool repeated;
+	unsigned generation; /* of the credentials */
 	char curl_error[CURL_ERROR_SIZE];
 };
 
@@ -48,13 +51,27 @@ struct dra_api {
 	struct socket_source *sockets;
 	struct request *requests;
 	struct dra_credentials credentials;
-	const char *node; /* NULL before dra_api_set_node() */
+	uint64_t load_until; /* when loading them fails; CLOCK_MONOTONIC */
+	const char *node;    /* NULL before dra_api_set_node() */
 	bool node_settled;
 	bool announced; /* whether CLUSTER_NODE was sent, with this name: */
 	char announced_node[DRA_CERTIFICATE_NODE_MAX + 1];
 };
 
 /* --- requests --- */
+
+static void drop_transfer(struct request *request)
+{
+	if (request->easy) {
+		(void)curl_multi_remove_handle(request->api->multi, request->easy);
+		curl_easy_cleanup(request->easy);
+	}
+	for (struct curl_slist *header = request->headers; header; header = header->next)
+		explicit_bzero(header->data, strlen(header->data));
+	curl_slist_free_all(request->headers);
+	request->easy = NULL;
+	request->headers = NULL;
+}
 
 static struct request *request_free(struct request *request)
 {
@@ -65,13 +82,7 @@ static struct request *request_free(struct request *request)
 			*r = request->next;
 			break;
 		}
-	if (request->easy) {
-		(void)curl_multi_remove_handle(api->multi, request->easy);
-		curl_easy_cleanup(request->easy);
-	}
-	for (struct curl_slist *header = request->headers; header; header = header->next)
-		explicit_bzero(header->data, strlen(header->data));
-	curl_slist_free_all(request->headers);
+	drop_transfer(request);
 	free(request->method);
 	free(request->path);
 	free(request->body);
@@ -229,6 +240,7 @@ static int set_options(struct request *request)
 
 static void start(struct request *request)
 {
+	request->generation = request->api->credentials.generation;
 	request->easy = curl_easy_init();
 	if (!request->easy || set_options(request) < 0 ||
 		curl_multi_add_handle(request->api->multi, request->easy) != CURLM_OK)
@@ -243,6 +255,12 @@ static bool are_fresh(const struct dra_credentials *credentials)
 		now_usec(CLOCK_MONOTONIC) - credentials->loaded_at < DRA_CREDENTIALS_AGE;
 }
 
+/* Whether they may be sent, also while they are loaded again. */
+static bool are_usable(const struct dra_credentials *credentials)
+{
+	return credentials->loaded_at > 0 && !credentials->outdated;
+}
+
 /* The first waiting request, or NULL. */
 static struct request *find_waiting(struct dra_api *api)
 {
@@ -252,19 +270,42 @@ static struct request *find_waiting(struct dra_api *api)
 	return NULL;
 }
 
+static bool may_start(const struct dra_api *api)
+{
+	return !api->credentials.loading || are_usable(&api->credentials);
+}
+
+static void plan_queue(struct dra_api *api)
+{
+	uint64_t due = api->credentials.loading ? api->load_until : USEC_INFINITY;
+
+	if (find_waiting(api) && may_start(api))
+		due = 0;
+	(void)sd_event_source_set_time(api->queue_timer, due);
+	(void)sd_event_source_set_enabled(api->queue_timer, SD_EVENT_ONESHOT);
+}
+
+static void load_credentials(struct dra_api *api)
+{
+	if (api->credentials.loading)
+		return;
+	api->load_until = now_usec(CLOCK_MONOTONIC) + DRA_CREDENTIALS_WAIT;
+	dra_credentials_load(&api->credentials);
+}
+
 static void start_waiting(struct dra_api *api)
 {
 	char failure[CONTROL_TEXT_MAX + 32];
 	struct request *request;
 
-	(void)sd_event_source_set_enabled(api->queue_timer, SD_EVENT_OFF);
 	(void)snprintf(failure, sizeof(failure), "no credentials: %s", api->credentials.failure);
-	while ((request = find_waiting(api)) && !api->credentials.loading) {
+	while ((request = find_waiting(api)) && may_start(api)) {
 		if (api->credentials.loaded_at == 0)
 			fail(request, failure);
 		else
 			start(request);
 	}
+	plan_queue(api);
 }
 
 /* Sends the name in the client certificate. Returns whether it shall replace the node's. */
@@ -299,7 +340,7 @@ static int on_queue_timer(sd_event_source *source, uint64_t usec, void *userdata
 {
 	struct dra_api *api = userdata;
 
-	if (api->credentials.loading)
+	if (api->credentials.loading && now_usec(CLOCK_MONOTONIC) >= api->load_until)
 		dra_credentials_fail(&api->credentials, "devplugd passed none");
 	start_waiting(api);
 	return 0;
@@ -307,19 +348,16 @@ static int on_queue_timer(sd_event_source *source, uint64_t usec, void *userdata
 
 static int add_request(struct dra_api *api, struct request *request)
 {
-	uint64_t due = now_usec(CLOCK_MONOTONIC) + DRA_CREDENTIALS_WAIT;
 	struct request **last = &api->requests;
 
 	while (*last)
 		last = &(*last)->next;
 	*last = request;
+	if (!are_fresh(&api->credentials))
+		load_credentials(api);
 	/* Handlers are not called before the loop runs. */
-	if (are_fresh(&api->credentials))
-		due = 0;
-	else
-		dra_credentials_load(&api->credentials);
-	(void)sd_event_source_set_time(api->queue_timer, due);
-	return sd_event_source_set_enabled(api->queue_timer, SD_EVENT_ONESHOT);
+	plan_queue(api);
+	return 0;
 }
 
 /* --- answers --- */
@@ -336,6 +374,23 @@ static void describe(
 	text_sanitize(ret);
 }
 
+/* Sends a request again that failed because of its credentials. Returns whether it does. */
+static bool repeat(struct request *request)
+{
+	struct dra_api *api = request->api;
+
+	if (request->repeated || !request->on_answer)
+		return false;
+	request->repeated = true;
+	drop_transfer(request);
+	free(TAKE_PTR(request->text));
+	request->size = 0;
+	if (!are_fresh(&api->credentials))
+		load_credentials(api);
+	plan_queue(api);
+	return true;
+}
+
 static void complete(struct request *request, CURLcode result)
 {
 	struct dra_answer answer = { 0 };
@@ -345,6 +400,15 @@ static void complete(struct request *request, CURLcode result)
 
 	(void)curl_easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &code);
 	(void)curl_easy_getinfo(request->easy, CURLINFO_RETRY_AFTER, &retry_after);
+	/* The server's certificate or address may have changed. */
+	if (result != CURLE_OK && code == 0)
+		request->api->credentials.outdated = true;
+	if (code == 401 && request->generation == request->api->credentials.generation)
+		request->api->credentials.loaded_at = 0;
+	if ((code == 401 ||
+		    (code == 0 && request->generation != request->api->credentials.generation)) &&
+		repeat(request))
+		return;
 	if (result != CURLE_OK) {
 		(void)snprintf(failure, sizeof(failure), "%s %.*s: %.200s", request->method,
 			(int)strcspn(request->path, "?"), request->path,
@@ -366,11 +430,6 @@ static void complete(struct request *request, CURLcode result)
 		answer.failure = failure[0] ? failure : NULL;
 		answer.retry_after = retry_after > 0 ? (uint64_t)retry_after : 0;
 	}
-	if (code == 401)
-		request->api->credentials.loaded_at = 0;
-	/* The server's certificate or address may have changed. */
-	if (result != CURLE_OK && code == 0)
-		request->api->credentials.outdated = true;
 	give_answer(request, &answer);
 	json_decref(answer.body);
 }

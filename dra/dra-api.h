@@ -3,8 +3,9 @@
 
 /*
  * Sends requests to the API server, on the event loop. The supervisor reads the credentials for the
- * first request, again after a minute, and when the server refuses them. A request waits until they
- * are read. Nothing secret is logged.
+ * first request, again after a minute, and when the server refuses them. The first request waits
+ * until they are read. Later ones are sent with those that are known, and sent once more if the
+ * server refuses them, or fails while they change. Nothing secret is logged.
  */
 
 #include <jansson.h>

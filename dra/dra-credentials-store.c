@@ -159,12 +159,42 @@ static int commit(struct dra_credentials *credentials)
 	return 0;
 }
 
+/* A kubelet's file has both, and may be replaced between two reads. */
+static bool is_in_certificate(const struct dra_credentials *credentials)
+{
+	const char *certificate = credentials->next.certificate.file;
+	const char *key = credentials->next.key.file;
+
+	return certificate && key && streq(certificate, key);
+}
+
+static int copy_certificate(struct dra_credentials *credentials)
+{
+	size_t size = credentials->next_sizes[DRA_FILE_CERTIFICATE];
+	char *copy = malloc(size + 1);
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, credentials->next_texts[DRA_FILE_CERTIFICATE], size);
+	copy[size] = '\0';
+	credentials->next_texts[DRA_FILE_KEY] = copy;
+	credentials->next_sizes[DRA_FILE_KEY] = size;
+	return 0;
+}
+
 /* Continues with `at`. Returns whether everything is loaded. */
 static bool advance(struct dra_credentials *credentials)
 {
 	for (; credentials->at < _DRA_FILE_MAX; credentials->at++) {
 		const struct dra_secret *secret = secret_of(credentials, credentials->at);
 
+		if (credentials->at == DRA_FILE_KEY && is_in_certificate(credentials)) {
+			if (copy_certificate(credentials) < 0) {
+				dra_credentials_fail(credentials, "out of memory");
+				return true;
+			}
+			continue;
+		}
 		if (secret->file) {
 			want(credentials, secret->file);
 			return false;

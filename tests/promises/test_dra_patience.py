@@ -276,6 +276,26 @@ class DraPatience(DraTest):
         for claim, call in zip(claims, calls):
             self.assertEqual(len(call.result()[claim[2]]), 1)
 
+    def test_token_that_has_rotated(self):
+        """The server refuses the one that is known, and the request is sent again with the next one."""
+        self.serve_api()
+        token = self.node.path("token")
+        with open(token, "w") as file:
+            file.write("secret-token")
+        self.api.kubeconfig(self.kubeconfig, token_file=token)
+        self.begin(self.resource("gpu", count=2))
+        self.await_pool()
+        self.api.tokens = {"newer-token": self.api.user}
+        with open(token, "w") as file:
+            file.write("newer-token")
+        claim = self.claim("c")
+        self.assertEqual(len(self.prepare(claim)[claim[2]]), 1)
+        self.assertNotIn(" waits: ", self.node.output())
+        # One that stays refused is named.
+        self.api.tokens = {}
+        claim = self.claim("d", 1)
+        self.assertIn(": 401", self.refusal(claim))
+
     def test_server_that_asks_for_a_pause(self):
         """It is not asked before; a prepared claim is not delayed."""
         self.begin_one(count=2)

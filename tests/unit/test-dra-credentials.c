@@ -145,6 +145,17 @@ static void test_late_answer(void **state)
 
 /* Files of /sys are shorter than they claim to be, and some cannot be read although they can be
  * opened. */
+/* As in a kubelet's file, which may be replaced between two reads. */
+static void test_certificate_and_key_of_one_file(void **state)
+{
+	dra_credentials_load(&credentials);
+	assert_false(answer(
+		KUBECONFIG("one", "client-certificate: both.pem\n    client-key: both.pem")));
+	assert_true(answer("certificate and key"));
+	for (enum dra_file file = DRA_FILE_CERTIFICATE; file <= DRA_FILE_KEY; file++)
+		assert_string_equal(credentials.texts[file], "certificate and key");
+}
+
 static void test_half_a_file(void **state)
 {
 	static const char *const paths[] = { "/sys/class/net/lo/mtu", "/sys/class/net/lo/speed" };
@@ -169,6 +180,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_file_that_cannot_be_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_in_use, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_late_answer, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_certificate_and_key_of_one_file, setup, teardown),
 		cmocka_unit_test(test_half_a_file),
 	};
 

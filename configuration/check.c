@@ -190,7 +190,8 @@ static bool is_conflict(const struct claim *first, const struct claim *second)
 {
 	const struct declaration *a = first->declaration, *b = second->declaration;
 
-	return streq(first->text, second->text) && (a == b || !a->overlap || !b->overlap);
+	return streq(first->text, second->text) &&
+		(a == b || a->overlap == OVERLAP_NONE || a->overlap != b->overlap);
 }
 
 /* `more`: how many other claims of the second one's resource are in conflict. */
@@ -208,7 +209,7 @@ static void check_claim(
 	else
 		complain(report, b, "match",
 			"names \"%s\", as resources[%zu] \"%s\" at %s:%u does%s: remove one, or set "
-			"overlap = true in both",
+			"overlap = true or \"exclusive\" in both",
 			second->text, a->position, a->name, a->origin.file, a->origin.line, others);
 }
 

@@ -152,6 +152,8 @@ static bool table_has_value(
 static void write_value(FILE *stream, const struct option *option, const void *member,
 	enum text_extent extent, unsigned depth)
 {
+	const char *word;
+
 	switch (option->type) {
 	case OPTION_BOOL:
 		(void)fputs(*(const bool *)member ? "true" : "false", stream);
@@ -163,7 +165,11 @@ static void write_value(FILE *stream, const struct option *option, const void *m
 		write_seconds(stream, *(const uint64_t *)member);
 		return;
 	case OPTION_CHOICE:
-		write_string(stream, option->choices[*(const int *)member]);
+		word = option->choices[*(const int *)member];
+		if (option_word_is_bool(word))
+			(void)fputs(word, stream);
+		else
+			write_string(stream, word);
 		return;
 	case OPTION_STRING:
 		write_string(stream, *(char *const *)member);

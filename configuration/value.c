@@ -260,8 +260,8 @@ static void list_choices(const char *const *choices, char *buffer, size_t size)
 	for (size_t i = 0; choices[i] && length < size; i++) {
 		const char *joint = i == 0 ? "" : choices[i + 1] ? ", " : " or ";
 
-		length += (size_t)snprintf(
-			buffer + length, size - length, "%s\"%s\"", joint, choices[i]);
+		length += (size_t)snprintf(buffer + length, size - length,
+			option_word_is_bool(choices[i]) ? "%s%s" : "%s\"%s\"", joint, choices[i]);
 	}
 }
 
@@ -273,11 +273,14 @@ void value_choice(struct parser *parser, const config_setting_t *setting,
 	size_t n = 0;
 
 	list_choices(option->choices, list, sizeof(list));
-	if (!value_is_string(setting)) {
+	if (config_setting_type(setting) == CONFIG_TYPE_BOOL) {
+		value = config_setting_get_bool(setting) ? "true" : "false";
+	} else if (value_is_string(setting)) {
+		value = config_setting_get_string(setting);
+	} else {
 		value_wrong_type(parser, setting, key, list);
 		return;
 	}
-	value = config_setting_get_string(setting);
 	for (; option->choices[n]; n++)
 		if (streq(option->choices[n], value)) {
 			*ret = (int)n;

@@ -322,6 +322,14 @@ static int on_failures(struct child *child, int fd, void *userdata)
 	return evictions_take(manager->evictions, child, fd);
 }
 
+static void name_user(
+	const struct child *child, const char *id, char ret[static USER_NAME_MAX], void *userdata)
+{
+	const struct manager *manager = userdata;
+
+	booked_name_user(manager->booked, child->resource->name, id, ret, USER_NAME_MAX);
+}
+
 static bool on_cleaning(struct child *child, const struct control_message *message, void *userdata)
 {
 	const struct manager *manager = userdata;
@@ -402,6 +410,7 @@ static int make_child_host(struct manager *manager)
 		.on_edits = on_edits,
 		.on_cleaning = on_cleaning,
 		.on_failures = on_failures,
+		.name_user = name_user,
 		.on_gone = on_gone,
 		.userdata = manager,
 	};

@@ -33,7 +33,8 @@ static const char *const introduction[] = {
 static void describe_choices(FILE *stream, const struct option *option)
 {
 	for (size_t i = 0; option->choices[i]; i++)
-		(void)fprintf(stream, "%s`\"%s\"`",
+		(void)fprintf(stream,
+			option_word_is_bool(option->choices[i]) ? "%s`%s`" : "%s`\"%s\"`",
 			i == 0                           ? ""
 				: option->choices[i + 1] ? ", "
 							 : " or ",
@@ -122,7 +123,9 @@ static void describe_default(FILE *stream, const struct option *option)
 			(void)fprintf(stream, "`\"%s\"`", option->default_string);
 		return;
 	case OPTION_CHOICE:
-		(void)fprintf(stream, "`\"%s\"`", option->choices[integer]);
+		(void)fprintf(stream,
+			option_word_is_bool(option->choices[integer]) ? "`%s`" : "`\"%s\"`",
+			option->choices[integer]);
 		return;
 	case OPTION_STRINGS:
 	case OPTION_INTEGERS:

@@ -57,6 +57,7 @@ static bool is_usable(const struct build *build, const struct snapshot_unit *uni
 	case CAUSE_UNPROBED:
 		return true;
 	case CAUSE_CLAIMED:
+	case CAUSE_IN_USE:
 	case CAUSE_STALE:
 		return build->admin;
 	default:

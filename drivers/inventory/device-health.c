@@ -12,6 +12,7 @@ const char *unit_cause_name(enum unit_cause cause)
 		[CAUSE_NONE] = "",
 		[CAUSE_GONE] = "gone",
 		[CAUSE_CLAIMED] = "claimed",
+		[CAUSE_IN_USE] = "in_use",
 		[CAUSE_STALE] = "stale",
 		[CAUSE_CORDONED] = "cordoned",
 		[CAUSE_DEVICE] = "device",
@@ -100,7 +101,7 @@ int unit_evaluate(struct unit *unit)
 		reason = copy;
 	} else if (unit->stale) {
 		healthy = false;
-		cause = CAUSE_STALE;
+		cause = unit->stale_in_use ? CAUSE_IN_USE : CAUSE_STALE;
 		reason = unit->stale;
 	} else if (unit->cordon) {
 		healthy = false;

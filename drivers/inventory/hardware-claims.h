@@ -13,7 +13,9 @@
  * containers get with any device. A device without any entry has no line.
  *
  * The answer is a text of the same form: the id of a device, and the resource that it belongs to
- * or, behind OWNERS_STALE, why it is unhealthy because of an outdated answer.
+ * or, behind OWNERS_STALE, why it is unhealthy because of an outdated answer, or, behind
+ * OWNERS_IN_USE, by whom its hardware is in use under another name. MARK_CONTAINER (device.h) is
+ * another mark.
  */
 
 #include "drivers/inventory/inventory.h"
@@ -25,12 +27,13 @@
 #define MARK_WHOLE    '%' /* NAME=value: the whole value, if a container has no other device */
 #define MARK_LINK     '@' /* the link that leads to a node: when udev moves it, the text changes */
 #define OWNERS_STALE  '!'
+#define OWNERS_IN_USE '&'
 
 /* Whether the entry is a claim, and nothing else. */
 static inline bool is_plain_claim(const char *entry)
 {
 	return *entry != MARK_OPTIONAL && *entry != MARK_NODE && *entry != MARK_VALUE &&
-		*entry != MARK_WHOLE && *entry != MARK_LINK;
+		*entry != MARK_WHOLE && *entry != MARK_LINK && *entry != MARK_CONTAINER;
 }
 
 /* Makes the text (malloc'ed). Returns 0 or -ENOMEM. */

@@ -25,6 +25,7 @@ enum unit_cause {
 	CAUSE_NONE,     /* it is healthy */
 	CAUSE_GONE,     /* no scan finds it */
 	CAUSE_CLAIMED,  /* it belongs to another resource, or is in use in the other way */
+	CAUSE_IN_USE,   /* its hardware is in use as a device of another resource */
 	CAUSE_STALE,    /* the stored answer for its pod, or one that leads to it, is outdated */
 	CAUSE_CORDONED, /* by an administrator */
 	CAUSE_DEVICE,   /* the driver found that it cannot be used */

@@ -20,11 +20,12 @@ struct unit {
 	unsigned replicas;           /* ids that are offered for it */
 	unsigned withheld;           /* of those, in use in the other way, see unit_list.elsewhere;
 				      * `replicas`:	   none is offered */
-	char *companion; /* a device in use, of the same whole (device_set_whole()), while
-			  * this one is free; NULL: none */
-	char *stale;     /* why an answer makes it unhealthy; NULL: none does */
-	char *dirty;     /* it is cleaned soon, or could not be: why it is not offered, "" if it
-			  * is; NULL: neither */
+	char *companion;   /* a device in use, of the same whole (device_set_whole()), while
+			    * this one is free; NULL: none */
+	char *stale;       /* why an answer makes it unhealthy; NULL: none does */
+	bool stale_in_use; /* `stale` is that its hardware is in use elsewhere instead */
+	char *dirty;       /* it is cleaned soon, or could not be: why it is not offered, "" if it
+			    * is; NULL: neither */
 	bool awaits_owner, has_owner; /* see inventory_await_owners(); the answer has arrived */
 	bool owner_released;          /* released by its owner: ours, if the next scan finds it */
 	bool present;                 /* the last scan found it, or it is away */

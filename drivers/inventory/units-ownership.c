@@ -30,12 +30,13 @@ static int set_owner(struct unit *unit, const char *owner)
 	return unit_evaluate(unit) < 0 ? -ENOMEM : 1;
 }
 
-static int set_stale(struct unit *unit, const char *reason)
+static int set_stale(struct unit *unit, const char *reason, bool in_use)
 {
 	char *copy = NULL;
 
 	if (reason ? unit->stale && streq(reason, unit->stale) : !unit->stale)
 		return 0;
+	unit->stale_in_use = in_use;
 	if (reason) {
 		copy = strdup(reason);
 		if (!copy)
@@ -49,8 +50,9 @@ static int set_stale(struct unit *unit, const char *reason)
 /* `text`: the part of the unit's line after the tab; NULL: there is no line. */
 static int apply_line(struct unit *unit, const char *text)
 {
-	bool is_reason = text && *text == OWNERS_STALE;
-	int changed = set_stale(unit, is_reason ? text + 1 : NULL), r;
+	bool in_use = text && *text == OWNERS_IN_USE;
+	bool is_reason = in_use || (text && *text == OWNERS_STALE);
+	int changed = set_stale(unit, is_reason ? text + 1 : NULL, in_use), r;
 
 	unit->has_owner = unit->has_owner || unit->awaits_owner;
 	unit->awaits_owner = false;

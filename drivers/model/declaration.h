@@ -175,6 +175,10 @@ struct declared_dra {
 	struct groups attributes; /* struct declared_attribute */
 };
 
+/* Whether a resource offers hardware that another one with the same value offers, too: at the same
+ * time, or so that one of the two is in use at a time. */
+enum overlap { OVERLAP_NONE, OVERLAP_SHARED, OVERLAP_EXCLUSIVE };
+
 struct declaration {
 	struct origin origin;
 	char *name;   /* "vendor.example/gpu" */
@@ -182,7 +186,7 @@ struct declaration {
 			 block lacks */
 	char *driver_name;
 	bool enabled;
-	bool overlap;          /* may offer hardware that another resource offers too */
+	int overlap;           /* enum overlap */
 	bool topology;         /* report NUMA nodes */
 	int prefer;            /* enum preference */
 	int registration;      /* enum registration_way */
@@ -301,6 +305,12 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 /* Checks a command that a key declares: its program must be an absolute path. */
 void declared_program_check(const struct strings *command, const struct origin *origin,
 	const char *key, struct report *report);
+
+/* Whether the supervisor decides about each allocation before Allocate is answered. */
+static inline bool declaration_asks_use(const struct declaration *declaration)
+{
+	return declaration->release.command.count > 0 || declaration->overlap == OVERLAP_EXCLUSIVE;
+}
 
 /* Whether devices are cleaned after pods, and whether the kubelet has to ask before a container
  * starts: for that, or because of prestart. */

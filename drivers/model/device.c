@@ -347,6 +347,18 @@ int device_add_claim(struct device *device, const char *claim)
 	return strings_add(&device->claims, claim, strlen(claim));
 }
 
+int device_add_container(struct device *device, const char *claim)
+{
+	char *marked;
+	int r = format_text(&marked, "%c%s", MARK_CONTAINER, claim);
+
+	if (r < 0)
+		return r;
+	r = strings_contain(&device->claims, marked) ? 0 : device_add_claim(device, marked);
+	free(marked);
+	return r;
+}
+
 size_t device_count_claims(const struct device *device)
 {
 	size_t n = device->claims.count;

@@ -163,6 +163,14 @@ int device_set_whole(struct device *device, const char *name);
  * parts of one GPU. */
 int device_add_claim(struct device *device, const char *claim);
 
+/* In front of a claim: not the device itself, but what it is a part of. */
+#define MARK_CONTAINER '<'
+
+/* Names the hardware that a device is a part of, in the same form: a virtual function is a part of
+ * its physical function, an instance of a GPU a part of the GPU. Matters only where resources
+ * exclude each other (overlap = "exclusive"). Returns 0 or -ENOMEM. */
+int device_add_container(struct device *device, const char *claim);
+
 /* The number of the device's claims: these, and its nodes that are not shared. */
 size_t device_count_claims(const struct device *device);
 

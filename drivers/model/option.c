@@ -224,6 +224,11 @@ void option_table_done(const struct option_table *table, void *structure)
 	}
 }
 
+bool option_word_is_bool(const char *word)
+{
+	return streq(word, "true") || streq(word, "false");
+}
+
 const struct option *option_table_find(const struct option_table *table, const char *key)
 {
 	for (size_t i = 0; i < table->count; i++)

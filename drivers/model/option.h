@@ -26,7 +26,8 @@ enum option_type {
 			  */
 	OPTION_INTEGERS, /* struct integers: a list or array of whole numbers, each within
 			    minimum..maximum; a lone number counts as one */
-	OPTION_CHOICE,   /* int: index of the word in `choices`, written as a string */
+	OPTION_CHOICE,   /* int: index of the word in `choices`, written as a string; the words
+			    "true" and "false" without quotes */
 	OPTION_GROUP,    /* an embedded structure described by `table` */
 	OPTION_GROUPS,   /* struct groups: a list of structures described by `table` */
 	OPTION_DRIVER,   /* struct groups: like OPTION_GROUPS, with the `match` table of the
@@ -140,6 +141,9 @@ int option_table_init(const struct option_table *table, void *structure);
 /* Frees the values of the structure's options, not the structure itself. Accepts a half-filled
  * structure. */
 void option_table_done(const struct option_table *table, void *structure);
+
+/* Whether a word of `choices` is written without quotes. */
+bool option_word_is_bool(const char *word);
 
 /* The option of that key, or NULL. */
 const struct option *option_table_find(const struct option_table *table, const char *key);

@@ -79,8 +79,9 @@ static const struct option parameter_options[] = {
 		.offset = offsetof(struct declared_parameter, min),
 		.required = true,
 		.variant = "int",
-		.minimum = INT64_MIN,
+		.minimum = INT64_MIN + 1,
 		.maximum = INT64_MAX,
+		.default_integer = INT64_MIN,
 		.help = "Smallest permitted number.",
 	},
 	{
@@ -89,8 +90,9 @@ static const struct option parameter_options[] = {
 		.offset = offsetof(struct declared_parameter, max),
 		.required = true,
 		.variant = "int",
-		.minimum = INT64_MIN,
+		.minimum = INT64_MIN + 1,
 		.maximum = INT64_MAX,
+		.default_integer = INT64_MIN,
 		.help = "Largest permitted number.",
 	},
 	{

@@ -311,6 +311,10 @@ static const char *const registrations[] = { [REGISTRATION_SOCKET] = "socket",
 	[REGISTRATION_DEFAULT] = "default",
 	NULL };
 
+static const char *const overlaps[] = {
+	[OVERLAP_NONE] = "false", [OVERLAP_SHARED] = "true", [OVERLAP_EXCLUSIVE] = "exclusive", NULL
+};
+
 static const char *const servings[] = { [SERVE_PLUGIN] = "plugin", [SERVE_DRA] = "dra", NULL };
 
 static int check_preset(const char *value, struct error *error)
@@ -355,9 +359,11 @@ static const struct option declaration_options[] = {
 	},
 	{
 		.key = "overlap",
-		.type = OPTION_BOOL,
+		.type = OPTION_CHOICE,
 		.offset = offsetof(struct declaration, overlap),
-		.help = "Whether the resource may offer devices of other resources that also set this; otherwise a device belongs to the first resource that finds it.",
+		.default_integer = OVERLAP_NONE,
+		.choices = overlaps,
+		.help = "Whether the resource may offer devices of other resources that set the same value: with true, pods may use both at the same time; with \"exclusive\", both are offered, and while one is in use, the others are unhealthy, also those that are only a part of the hardware, or contain it. Otherwise, a device belongs to the first resource that finds it.",
 	},
 	{
 		.key = "topology",

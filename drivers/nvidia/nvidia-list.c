@@ -457,6 +457,9 @@ static int describe(struct entry *entry, struct device *device, const struct nvi
 		(void)snprintf(claim, sizeof(claim), "pci:%s", gpu->address);
 	if (r >= 0)
 		r = device_add_claim(device, claim);
+	(void)snprintf(claim, sizeof(claim), "pci:%s", gpu->address);
+	if (r >= 0 && instance)
+		r = device_add_container(device, claim);
 	if (r >= 0)
 		r = check_versions(entry, device);
 	device->part = instance != NULL;

@@ -24,6 +24,23 @@ int pci_claim(struct device *device, const char *address)
 	return device_add_claim(device, claim);
 }
 
+static int add_containers(struct device *device, const struct pci_function *function)
+{
+	char claim[sizeof("pci:") + PCI_ADDRESS_SIZE];
+	int r = 0;
+
+	if (function->pf[0]) {
+		(void)snprintf(claim, sizeof(claim), "pci:%s", function->pf);
+		r = device_add_container(device, claim);
+	}
+	/* A mediated device is a part of its function. */
+	if (r >= 0 && !form_is_pci_address(device->id)) {
+		(void)snprintf(claim, sizeof(claim), "pci:%s", function->address);
+		r = device_add_container(device, claim);
+	}
+	return r;
+}
+
 int pci_add_info(struct device *device, const char *group, const char *mount, const char *dev_mount)
 {
 	_cleanup_free_ char *text = NULL;
@@ -83,6 +100,8 @@ int pci_add_device(struct pci_scan *pci, const char *id, const char *directory,
 	/* A mediated device is a part of its function only. */
 	if (r >= 0 && form_is_pci_address(id))
 		r = pci_claim(device, function->address);
+	if (r >= 0)
+		r = add_containers(device, function);
 	if (r < 0)
 		return r;
 	*ret_device = device;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers Allocate calls after their programs have answered, and it is saved that their devices are
- * in use. Each call keeps the offer that was
- * current when it arrived, so a later reload does not affect it. The answer is built when all
- * programs have answered, or not at all.
+ * Answers Allocate calls after their programs have answered, and the supervisor knows that their
+ * devices are in use. Each call keeps the offer that was current when it arrived, so a later reload
+ * does not affect it. The answer is built when all programs have answered, or not at all.
  */
 #include "proto/plugin/allocate.h"
 
@@ -187,7 +186,7 @@ static void conclude(struct allocate *allocate)
 {
 	struct error error = {};
 
-	if (!declaration_cleans(allocate->offer->applied_config->declaration))
+	if (!declaration_asks_use(allocate->offer->applied_config->declaration))
 		answer(allocate);
 	else if (save_use(allocate, &error) < 0)
 		refuse(allocate, &error);

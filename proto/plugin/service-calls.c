@@ -261,7 +261,7 @@ static bool try_allocate(struct service *service, struct rpc_call *call, struct 
 	_cleanup_offer_ struct offer *offer = service_current(service);
 
 	if (inquiry_is_possible(offer->applied_config->declaration) ||
-		declaration_cleans(offer->applied_config->declaration))
+		declaration_asks_use(offer->applied_config->declaration))
 		return allocate_with_programs(service, offer, call, message, size);
 	return allocate_now(service, offer, call, (const void *)message->base, since);
 }

@@ -303,3 +303,44 @@ int booked_users(const struct booked *booked, const char *resource, const char *
 	}
 	return r < 0 ? r : add_claim_users(booked, resource, id, offered, all, live, ret_admin);
 }
+
+static bool name_pod(
+	const struct booked *booked, const char *resource, const char *id, char *ret, size_t size)
+{
+	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
+
+	for (size_t i = 0; checkpoint && i < checkpoint->count; i++) {
+		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];
+		const json_t *pod;
+
+		if (!streq(row->resource, resource) || !offered_id_is_of(row->id, id))
+			continue;
+		pod = pod_directories_find(booked->directories, row->pod_uid);
+		if (!pod)
+			continue;
+		(void)snprintf(ret, size, "%s/%s", text_of(pod, "namespace"), text_of(pod, "pod"));
+		return true;
+	}
+	return false;
+}
+
+void booked_name_user(
+	const struct booked *booked, const char *resource, const char *id, char *ret, size_t size)
+{
+	json_auto_t *rows = booked_lists_claims_of(booked, resource);
+	const json_t *row;
+	size_t i;
+
+	(void)snprintf(ret, size, "a pod");
+	if (name_pod(booked, resource, id, ret, size))
+		return;
+	json_array_foreach(rows, i, row)
+	{
+		if (json_is_true(json_object_get(row, "admin")) ||
+			!offered_id_is_of(text_of(row, "id"), id))
+			continue;
+		(void)snprintf(ret, size, "the claim %s/%s", text_of(row, "namespace"),
+			text_of(row, "name"));
+		return;
+	}
+}

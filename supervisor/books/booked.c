@@ -204,7 +204,7 @@ static bool awaits_pods(const struct booked *booked)
 {
 	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
 
-	if (!booked->all_seen ||
+	if (!booked->all_seen || arbiter_is_exclusive(booked->manager->arbiter) ||
 		(booked->observer.awaits_pods &&
 			booked->observer.awaits_pods(booked->observer.userdata)))
 		return true;
@@ -226,6 +226,9 @@ static void send_all(struct booked *booked)
 	if (booked->observer.on_change)
 		booked->observer.on_change(booked->observer.userdata);
 	pod_directories_watch(booked->directories, awaits_pods(booked));
+	/* The name of a pod may be known by now. */
+	if (arbiter_is_exclusive(manager->arbiter))
+		arbiter_decide(manager->arbiter);
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
 

@@ -73,6 +73,11 @@ struct strings;
 int booked_users(const struct booked *booked, const char *resource, const char *id,
 	const char *offered, struct strings *all, struct strings *live, bool *ret_admin);
 
+/* Names a pod or claim that uses the device: "default/a", "the claim default/c"; or "a pod" if it
+ * has no name yet. */
+void booked_name_user(
+	const struct booked *booked, const char *resource, const char *id, char *ret, size_t size);
+
 /* Handles the verb "forget" of the control socket: {"resource", "device"}. An offered id of the
  * resource, or all of a device, counts as not booked until the kubelet's data about it change.
  * Answers {"forgotten": [ids]}. */

@@ -329,6 +329,13 @@ static int take_devices(struct cleaning *cleaning, const struct child *child,
 	return r < 0 ? error_set(error, r, "out of memory") : cleaning_run_save(cleaning, error);
 }
 
+static bool cleans(const struct child *child)
+{
+	const struct declaration *declaration = child_declaration(child);
+
+	return declaration && declaration_cleans(declaration);
+}
+
 static bool take_use(
 	struct cleaning *cleaning, const struct child *child, const struct control_message *message)
 {
@@ -347,7 +354,10 @@ static bool take_use(
 	else if (message->phase == CHILD_USE_STARTED)
 		cleaning_starts_take(cleaning, child, message->number, &ids);
 	else {
-		(void)take_devices(cleaning, child, &ids, &error);
+		r = claimant_take(
+			child->claimant, (const char *const *)ids.items, ids.count, &error);
+		if (r >= 0 && cleans(child))
+			(void)take_devices(cleaning, child, &ids, &error);
 		cleaning_starts_answer(child, message->number, error.message);
 		cleaning_run_look_soon(cleaning);
 	}

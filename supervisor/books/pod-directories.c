@@ -19,7 +19,7 @@ struct pod_directories {
 	void (*on_change)(void *userdata);
 	void *userdata;
 	char *path;
-	json_t *seen; /* by UID: whether the directory is there */
+	json_t *seen; /* by UID: the pod, or false if its directory was removed */
 };
 
 static void on_entry(enum watch_change change, const char *name, void *userdata)
@@ -89,16 +89,25 @@ bool pod_directories_look(
 		return false;
 	for (size_t i = 0; checkpoint && i < checkpoint->count; i++) {
 		const char *uid = checkpoint->rows[i].pod_uid;
-		bool exists = json_object_get(found, uid);
+		json_t *pod = json_object_get(found, uid);
 
-		if (exists || json_object_get(directories->seen, uid))
-			(void)json_object_set_new(seen, uid, json_boolean(exists));
+		if (pod)
+			(void)json_object_set(seen, uid, pod);
+		else if (json_object_get(directories->seen, uid))
+			(void)json_object_set_new(seen, uid, json_false());
 		else
 			all = false;
 	}
 	json_decref(directories->seen);
 	directories->seen = seen;
 	return all;
+}
+
+const json_t *pod_directories_find(const struct pod_directories *directories, const char *uid)
+{
+	const json_t *pod = json_object_get(directories->seen, uid);
+
+	return json_is_object(pod) ? pod : NULL;
 }
 
 bool pod_directories_lost(const struct pod_directories *directories, const char *uid)

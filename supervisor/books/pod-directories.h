@@ -31,6 +31,11 @@ void pod_directories_watch(struct pod_directories *directories, bool wanted);
 bool pod_directories_look(
 	struct pod_directories *directories, const struct kubelet_checkpoint *checkpoint);
 
+/* The pod that has a directory: {"namespace", "pod"}; NULL: it has none, or that is not known. A
+ * borrowed reference. */
+typedef struct json_t json_t;
+const json_t *pod_directories_find(const struct pod_directories *directories, const char *uid);
+
 /* Whether the pod had ended by the last pod_directories_look(). */
 bool pod_directories_lost(const struct pod_directories *directories, const char *uid);
 

@@ -581,11 +581,19 @@ static void on_replays(void *userdata)
 	child->host->on_gone(child->host->userdata);
 }
 
+static void name_user(const void *userdata, const char *id, char ret[static USER_NAME_MAX])
+{
+	const struct child *child = userdata;
+
+	child->host->name_user(child, id, ret, child->host->userdata);
+}
+
 static const struct claimant_operations claimant_operations = {
 	.answer = answer_claims,
 	.scan = scan,
 	.is_starting = is_starting,
 	.root = root_of,
+	.name_user = name_user,
 	.on_malformed = on_malformed_claims,
 	.on_note = op_changed,
 	.on_replays = on_replays,

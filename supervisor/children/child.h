@@ -62,6 +62,9 @@ struct child_host {
 	 * message is malformed. */
 	bool (*on_cleaning)(
 		struct child *child, const struct control_message *message, void *userdata);
+	/* Names who uses a device, for others: "default/a". */
+	void (*name_user)(const struct child *child, const char *id, char ret[static USER_NAME_MAX],
+		void *userdata);
 	/* The number of removed devices that a child still lists, or whether the kubelet stores
 	 * outdated answers for its devices, has changed. */
 	void (*on_gone)(void *userdata);

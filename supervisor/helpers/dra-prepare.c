@@ -367,7 +367,7 @@ static int check(
 				text_of(device, "id"), text_of(device, "resource"),
 				text_of(p->claim, "namespace"), text_of(p->claim, "name"));
 	}
-	return r;
+	return r < 0 ? r : dra_question_take(preparations->manager, claim, error);
 }
 
 /* Devices that are dirty after another pod are cleaned first. Programs do not run before. */

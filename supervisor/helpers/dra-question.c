@@ -97,6 +97,21 @@ int dra_question_resolve(const struct manager *manager, json_t *claim, struct er
 	return r;
 }
 
+int dra_question_take(const struct manager *manager, const json_t *claim, struct error *error)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++) {
+		const json_t *device = dra_claim_device(claim, i);
+		const char *id = text_of(device, "id");
+		struct child *child = manager_find_child(manager, text_of(device, "resource"));
+
+		if (child && !dra_claim_is_admin(device))
+			r = claimant_take(child->claimant, &id, 1, error);
+	}
+	return r;
+}
+
 int dra_question_ask(struct dra_question *question, const struct manager *manager,
 	const json_t *claim, size_t at, bool again, struct error *error)
 {

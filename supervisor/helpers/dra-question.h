@@ -40,6 +40,11 @@ int dra_question_check_served(
  * 0, or negative errno with the error filled: -EINVAL names the claim and the parameter. */
 int dra_question_resolve(const struct manager *manager, json_t *claim, struct error *error);
 
+/* Whether hardware of the claim's devices is free, also under the names of other resources, and
+ * keeps it so (claimant_take()); admin access takes nothing. Returns 0, or negative errno with the
+ * error filled. */
+int dra_question_take(const struct manager *manager, const json_t *claim, struct error *error);
+
 /* Asks about the group that begins with the device `at`. With `again`, the claim is prepared
  * already, perhaps when DRA still served the resource: programs are run only if what they are run
  * for has changed, and prestart is not. Returns 0, or negative errno with the error filled. */

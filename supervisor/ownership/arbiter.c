@@ -13,6 +13,7 @@
 #include "common/pace.h"
 #include "common/sealed.h"
 #include "common/text.h"
+#include "supervisor/ownership/exclusive.h"
 #include "supervisor/ownership/ownership.h"
 
 /* The interval of retries while a child waits for others, or does not read. */
@@ -33,7 +34,9 @@ struct claimant {
 	const struct claimant_operations *operations;
 	void *userdata;
 	size_t rank;
-	bool overlap;
+	int overlap;          /* enum overlap */
+	struct strings taken; /* devices that were allocated just now, until they are booked */
+	uint64_t taken_at;    /* the last of them, CLOCK_MONOTONIC */
 
 	struct hardware_claims *list; /* the devices found; NULL: not known */
 	int fd;                       /* the newest devices found, not read yet, or -EBADF */
@@ -64,8 +67,9 @@ struct arbiter {
 	uint64_t n_scans; /* the number of the last scan that resources were asked for */
 	struct claimant **all;
 	size_t n_all;
-	size_t n_read;  /* of `all`, before the next decision */
-	bool contested; /* a device is claimed by several, so bookings matter */
+	size_t n_read;        /* of `all`, before the next decision */
+	uint64_t taken_until; /* when the next device that was taken is dropped; 0: none is */
+	bool contested;       /* a device is claimed by several, so bookings matter */
 	struct foreign_bookings *foreign;
 	size_t n_foreign;
 };
@@ -319,21 +323,19 @@ static bool others_have_scanned(const struct arbiter *arbiter, size_t index, uin
 	return true;
 }
 
-/* Returns 1 if a child still has to be answered, 0 if not, or -ENOMEM. */
-static int decide(struct arbiter *arbiter)
+/* What is known of each resource, in their order; those of foreign names come last. NULL: no
+ * memory.
+ */
+static struct decision *make_decisions(struct arbiter *arbiter)
 {
-	const size_t n = arbiter->n_all, n_total = n + arbiter->n_foreign;
-	_cleanup_free_ struct decision *decisions = calloc(n_total + 1, sizeof(*decisions));
-	bool again = false, settled = all_booked_are_known(arbiter);
-	uint64_t now = now_usec(CLOCK_MONOTONIC);
-	int r;
+	const size_t n = arbiter->n_all;
+	struct decision *decisions = calloc(n + arbiter->n_foreign + 1, sizeof(*decisions));
 
 	if (!decisions)
-		return -ENOMEM;
+		return NULL;
 	qsort(arbiter->all, n, sizeof(struct claimant *), compare_ranks);
-	scan_for_new(arbiter, now);
 	for (size_t i = 0; i < n; i++) {
-		struct claimant *claimant = arbiter->all[i];
+		const struct claimant *claimant = arbiter->all[i];
 
 		decisions[i] = (struct decision){
 			.name = claimant->resource,
@@ -341,14 +343,119 @@ static int decide(struct arbiter *arbiter)
 			.root = claimant->operations->root(claimant->userdata),
 			.list = claimant->list,
 			.booked = claimant->booked,
+			.taken = &claimant->taken,
+			.name_user = claimant->operations->name_user,
+			.userdata = claimant->userdata,
 		};
 	}
-	for (size_t i = n; i < n_total; i++)
-		decisions[i] = (struct decision){
-			.name = arbiter->foreign[i - n].resource,
-			.booked = arbiter->foreign[i - n].booked,
+	for (size_t i = 0; i < arbiter->n_foreign; i++)
+		decisions[n + i] = (struct decision){
+			.name = arbiter->foreign[i].resource,
+			.booked = arbiter->foreign[i].booked,
 			.foreign = true,
 		};
+	return decisions;
+}
+
+/* --- devices that were allocated just now --- */
+
+/* Drops those that are booked by now, or were not booked in time. Returns when the next one is due,
+ * 0: none. */
+static uint64_t drop_taken(struct claimant *claimant, uint64_t now)
+{
+	bool expired = now >= claimant->taken_at + ARBITER_TAKEN_TIME;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < claimant->taken.count; i++) {
+		char *id = claimant->taken.items[i];
+
+		if (expired || bookings_have_unit(claimant->booked, id, BOOKED_ALONE))
+			free(id);
+		else
+			claimant->taken.items[kept++] = id;
+	}
+	claimant->taken.count = kept;
+	return kept > 0 ? claimant->taken_at + ARBITER_TAKEN_TIME : 0;
+}
+
+static uint64_t drop_all_taken(struct arbiter *arbiter, uint64_t now)
+{
+	uint64_t next = 0;
+
+	for (size_t i = 0; i < arbiter->n_all; i++) {
+		uint64_t due = drop_taken(arbiter->all[i], now);
+
+		if (due > 0 && (next == 0 || due < next))
+			next = due;
+	}
+	return next;
+}
+
+static int take_one(struct claimant *claimant, const char *id, struct error *error)
+{
+	struct arbiter *arbiter = claimant->arbiter;
+	_cleanup_free_ struct decision *decisions = make_decisions(arbiter);
+	size_t i = 0;
+	int r;
+
+	if (!decisions)
+		return error_set(error, -ENOMEM, "out of memory");
+	while (arbiter->all[i] != claimant)
+		i++;
+	r = exclusive_check(
+		decisions, arbiter->n_all + arbiter->n_foreign, &decisions[i], id, error);
+	if (r < 0 || strings_contain(&claimant->taken, id))
+		return r;
+	r = strings_add(&claimant->taken, id, strlen(id));
+	return r < 0 ? error_set(error, r, "out of memory") : 0;
+}
+
+int claimant_take(
+	struct claimant *claimant, const char *const *ids, size_t n_ids, struct error *error)
+{
+	size_t before = claimant->taken.count;
+	int r = 0;
+
+	if (claimant->overlap != OVERLAP_EXCLUSIVE)
+		return 0;
+	for (size_t i = 0; i < n_ids && r >= 0; i++) {
+		_cleanup_free_ char *unit = strndup(ids[i], strcspn(ids[i], "#"));
+
+		r = unit ? take_one(claimant, unit, error)
+			 : error_set(error, -ENOMEM, "out of memory");
+	}
+	if (r < 0) {
+		while (claimant->taken.count > before)
+			free(claimant->taken.items[--claimant->taken.count]);
+		return r;
+	}
+	claimant->taken_at = now_usec(CLOCK_MONOTONIC);
+	arbiter_decide(claimant->arbiter);
+	return 0;
+}
+
+bool arbiter_is_exclusive(const struct arbiter *arbiter)
+{
+	for (size_t i = 0; i < arbiter->n_all; i++)
+		if (arbiter->all[i]->overlap == OVERLAP_EXCLUSIVE)
+			return true;
+	return false;
+}
+
+/* Returns 1 if a child still has to be answered, 0 if not, or -ENOMEM. */
+static int decide(struct arbiter *arbiter)
+{
+	const size_t n = arbiter->n_all, n_total = n + arbiter->n_foreign;
+	_cleanup_free_ struct decision *decisions = NULL;
+	bool again = false, settled = all_booked_are_known(arbiter);
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	int r;
+
+	arbiter->taken_until = drop_all_taken(arbiter, now);
+	decisions = make_decisions(arbiter);
+	if (!decisions)
+		return -ENOMEM;
+	scan_for_new(arbiter, now);
 	r = ownership_decide(decisions, n_total);
 	if (r < 0)
 		return r;
@@ -387,6 +494,8 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 	end = pace_end(&arbiter->pace, 0);
 	if (r != 0)
 		come_again(arbiter, reads ? end : end + LOOK_AGAIN);
+	else if (arbiter->taken_until > 0)
+		come_again(arbiter, arbiter->taken_until);
 	return 0;
 }
 
@@ -468,7 +577,7 @@ void claimant_set_rank(struct claimant *claimant, size_t rank)
 	claimant->rank = rank;
 }
 
-void claimant_set_overlap(struct claimant *claimant, bool overlap)
+void claimant_set_overlap(struct claimant *claimant, int overlap)
 {
 	claimant->overlap = overlap;
 }
@@ -572,6 +681,7 @@ struct claimant *claimant_free(struct claimant *claimant)
 	claimant_end_process(claimant);
 	(void)hardware_claims_free(claimant->list);
 	(void)bookings_unref(claimant->booked);
+	strings_done(&claimant->taken);
 	free(claimant->note);
 	free(claimant);
 	return NULL;

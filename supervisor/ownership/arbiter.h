@@ -13,6 +13,7 @@
 #include <systemd/sd-event.h>
 
 #include "common/util.h"
+#include "supervisor/ownership/decision.h"
 
 /* A child is not answered before the resources before it, and those with booked devices, have sent
  * their claims, so that no device is offered twice even for a moment. If it has found new hardware,
@@ -24,7 +25,12 @@
 #define ARBITER_SCANS_MAX    16
 #define ARBITER_SCANS_PERIOD (16 * USEC_PER_SEC)
 
+/* How long a device that was allocated counts as in use although the kubelet has not booked it: it
+ * writes its checkpoint within moments, or refuses the pod for another reason. */
+#define ARBITER_TAKEN_TIME (60 * USEC_PER_SEC)
+
 struct bookings;
+struct error;
 struct arbiter;  /* one for all resources */
 struct claimant; /* one resource */
 
@@ -43,6 +49,8 @@ struct claimant_operations {
 	const char *(*root)(void *userdata);
 	/* The child sent claims that are not valid. */
 	void (*on_malformed)(void *userdata);
+	/* Names who uses a device, see struct decision. */
+	void (*name_user)(const void *userdata, const char *id, char ret[static USER_NAME_MAX]);
 	/* Called when the result of claimant_note() has changed. */
 	void (*on_note)(void *userdata);
 	/* Called when the result of claimant_replays() has changed. */
@@ -63,10 +71,10 @@ void arbiter_stop(struct arbiter *arbiter);
 struct arbiter *arbiter_free(struct arbiter *arbiter);
 DEFINE_CLEANUP(struct arbiter *, arbiter_free)
 
-/* The place of the resource in the configuration, and whether it shares devices with others that
- * set `overlap`, too. */
+/* The place of the resource in the configuration, and whether it shares devices with others
+ * (enum overlap). */
 void claimant_set_rank(struct claimant *claimant, size_t rank);
-void claimant_set_overlap(struct claimant *claimant, bool overlap);
+void claimant_set_overlap(struct claimant *claimant, int overlap);
 
 /* Sets the kubelet's bookings of the resource, and takes a reference: other resources do not offer
  * devices that are assigned to pods, and what outdated answers lead to is unhealthy. */
@@ -76,6 +84,15 @@ void claimant_set_booked(struct claimant *claimant, struct bookings *booked);
  * or -EAGAIN if they are not known yet. */
 struct strings;
 int claimant_nodes(const struct claimant *claimant, const char *id, struct strings *ret);
+
+/* A container is about to get these offered ids. If other devices of the same hardware exclude
+ * them (exclusive.h), returns -EBUSY with the error filled. Else, the devices count as in use until
+ * they are booked, or for ARBITER_TAKEN_TIME if they never are. Returns 0 or -ENOMEM. */
+int claimant_take(
+	struct claimant *claimant, const char *const *ids, size_t n_ids, struct error *error);
+
+/* Whether any resource excludes others, so that the end of pods matters. */
+bool arbiter_is_exclusive(const struct arbiter *arbiter);
 
 /* Whether an answer to Allocate that the kubelet stores for a device of the resource is outdated.
  */

@@ -47,10 +47,18 @@ static const char **split_line(char *line, struct hardware_device *device, const
 			*pool++ = entry + (*entry == MARK_OPTIONAL);
 	}
 	*pool++ = NULL;
+	device->containers = pool;
+	for (entry = line; (entry = memchr(entry, '\t', (size_t)(end - entry)));) {
+		entry++;
+		if (*entry == MARK_CONTAINER && pool - device->containers < DEVICE_MARKS_MAX)
+			*pool++ = entry + 1;
+	}
+	*pool++ = NULL;
 	device->marks = pool;
 	for (char *tab = strchr(line, '\t'); tab; tab = strchr(tab + 1, '\t')) {
 		*tab = '\0';
-		if (!is_plain_claim(tab + 1) && pool - device->marks < DEVICE_MARKS_MAX)
+		if (!is_plain_claim(tab + 1) && tab[1] != MARK_CONTAINER &&
+			pool - device->marks < DEVICE_MARKS_MAX)
 			*pool++ = tab + 1;
 	}
 	*pool++ = NULL;
@@ -72,7 +80,7 @@ static int split(struct hardware_claims *list)
 			return -EBADMSG;
 		*rest++ = '\0';
 		pool = split_line(line, &device, pool);
-		if (!device.claims[0] && !device.marks[0])
+		if (!device.claims[0] && !device.marks[0] && !device.containers[0])
 			return -EBADMSG;
 		for (size_t i = 0; device.claims[i]; i++)
 			list->n_claims++;
@@ -107,8 +115,8 @@ int hardware_claims_read(int fd, size_t max_claims, size_t max_bytes, struct har
 	if (count_claims(list->text) > max_claims)
 		return -EFBIG;
 	list->devices = calloc(lines + 1, sizeof(*list->devices));
-	/* An optional node is both. */
-	list->pool = calloc(2 * (lines + tabs) + 1, sizeof(*list->pool));
+	/* An optional node is a claim and a mark; each list has an end. */
+	list->pool = calloc(3 * lines + 2 * tabs + 1, sizeof(*list->pool));
 	if (!list->devices || !list->pool)
 		return -ENOMEM;
 	r = split(list);

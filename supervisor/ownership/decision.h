@@ -8,13 +8,15 @@
 
 #include "drivers/inventory/hardware-claims.h"
 #include "drivers/model/bookings.h"
+#include "drivers/model/declaration.h"
 #include "drivers/model/device.h"
 
 /* A device with its claims and marks, at least one of either. */
 struct hardware_device {
 	const char *id;
-	const char *const *claims; /* NULL-terminated */
-	const char *const *marks;  /* the same, each with its character in front */
+	const char *const *claims;     /* NULL-terminated */
+	const char *const *containers; /* the same: the hardware that it is a part of */
+	const char *const *marks;      /* the same, each with its character in front */
 };
 
 /* More marks than a device has; further ones are ignored. */
@@ -44,13 +46,19 @@ int hardware_claims_read(int fd, size_t max_claims, size_t max_bytes, struct har
 struct hardware_claims *hardware_claims_free(struct hardware_claims *list);
 DEFINE_CLEANUP(struct hardware_claims *, hardware_claims_free)
 
+#define USER_NAME_MAX 352
+
 /* The decisions about one resource. */
 struct decision {
 	const char *name;
-	bool overlap;
+	int overlap;                        /* enum overlap */
 	const char *root;                   /* see declaration_root(); NULL: the host's */
 	const struct hardware_claims *list; /* NULL: nothing is known of it */
 	const struct bookings *booked;      /* the bookings of it; NULL: none */
+	const struct strings *taken;        /* devices that were allocated just now; NULL: none */
+	/* Names who uses a device that is booked: "default/a", "a pod". NULL: "a pod". */
+	void (*name_user)(const void *userdata, const char *id, char ret[static USER_NAME_MAX]);
+	const void *userdata;
 	bool foreign; /* no resource of ours has the name; it only has bookings */
 	/* out, malloc'ed: */
 	char *owners; /* devices of other resources, see drivers/inventory/hardware-claims.h; NULL:
@@ -66,6 +74,12 @@ struct decision {
  * Returns 0 or -ENOMEM. */
 _printf_(3, 4) int decision_write(
 	struct decision *decision, const char *id, const char *format, ...);
+
+/* Whether both may offer the same hardware. */
+static inline bool decision_shares(const struct decision *a, const struct decision *b)
+{
+	return a->overlap != OVERLAP_NONE && a->overlap == b->overlap;
+}
 
 /* Ends the result, after which it can be used. Returns 0 or -ENOMEM. */
 int decision_close(struct decision *decision);

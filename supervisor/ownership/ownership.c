@@ -10,6 +10,7 @@
 #include "supervisor/ownership/ownership.h"
 
 #include "common/map.h"
+#include "supervisor/ownership/exclusive.h"
 #include "supervisor/ownership/replayed.h"
 
 /* A device that owns its claims. */
@@ -32,7 +33,7 @@ struct tables {
 
 static bool share(const struct decision *a, const struct decision *b)
 {
-	return a == b || (a->overlap && b->overlap);
+	return a == b || decision_shares(a, b);
 }
 
 /* The foreign resource for which the id is booked, or NULL. */
@@ -165,6 +166,8 @@ int ownership_decide(struct decision *decisions, size_t n)
 		r = report_kept(&tables);
 	if (r >= 0)
 		r = replayed_decide(decisions, n);
+	if (r >= 0)
+		r = exclusive_decide(decisions, n);
 	for (size_t i = 0; i < n; i++)
 		if (decision_close(&decisions[i]) < 0)
 			r = -ENOMEM;

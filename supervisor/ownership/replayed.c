@@ -450,7 +450,7 @@ static bool concerns(const struct leftover *leftover, const struct decision *dec
 {
 	if (leftover->decision == decision)
 		return !is_for(leftover->answer, device->id);
-	return !leftover->decision->overlap || !decision->overlap;
+	return !decision_shares(leftover->decision, decision);
 }
 
 static int judge_path(const struct replay *replay, struct decision *decision,

@@ -168,7 +168,7 @@ static const struct {
 			SAID("preset: unknown preset \"zork-gpu\": \"devplugctl presets\" lists all presets") },
 		{ ONE("enabled = 1;"), SAID("enabled: must be true or false, not the number 1") },
 		{ ONE("overlap = \"yes\";"),
-			SAID("overlap: must be true or false, not the string \"yes\"") },
+			SAID("overlap: must be false, true or \"exclusive\", not the string \"yes\"") },
 		{ ONE("topology = 1.5;"),
 			SAID("topology: must be true or false, not the number 1.5") },
 		{ ONE("prefer = \"nuna\";"),
@@ -550,7 +550,7 @@ static void test_names_both_places(void **state)
 		"3: resources[1] \"v.e/b\": cdi_spec.kind: is \"v.e/k\", the kind of resources[0] \"v.e/a\" "
 		"at %s:2: each resource needs a unique kind\n"
 		"4: resources[2] \"v.e/a\": match: names \"/dev/b\", as resources[1] \"v.e/b\" at "
-		"%s:3 does: remove one, or set overlap = true in both\n",
+		"%s:3 does: remove one, or set overlap = true or \"exclusive\" in both\n",
 		main_file, main_file, main_file, main_file);
 	assert_string_equal(found, expected);
 }
@@ -696,7 +696,7 @@ static void test_many_conflicts(void **state)
 	assert_non_null(strstr(found,
 		"3: resources[1] \"v.e/b\": match: names \"x\", as resources[0] \"v.e/a\" at "));
 	assert_non_null(strstr(found,
-		":2 does (and 2 more duplicates): remove one, or set overlap = true in both\n"));
+		":2 does (and 2 more duplicates): remove one, or set overlap = true or \"exclusive\" in both\n"));
 	assert_non_null(strstr(found, "does (and 19999 more duplicates): remove one"));
 	assert_int_equal(strlen(found) < 1000, true);
 }

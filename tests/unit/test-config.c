@@ -31,7 +31,7 @@ static void test_defaults(void **state)
 	assert_string_equal(declaration->name, "v.e/x");
 	assert_ptr_equal(declaration->driver, driver_find("path"));
 	assert_true(declaration->enabled);
-	assert_false(declaration->overlap);
+	assert_int_equal(declaration->overlap, OVERLAP_NONE);
 	assert_true(declaration->topology);
 	assert_int_equal(declaration->prefer, PREFER_NONE);
 	assert_null(declaration->user);

@@ -99,7 +99,7 @@ static void test_variables(void **state)
 		"{\"type\":\"pci\",\"version\":\"1.1.0\",\"pci\":{\"pci-address\":"
 		"\"0000:3b:02.1\",\"vhost-net\":\"/dev/vhost-net\",\"pf-pci-address\":"
 		"\"0000:3b:00.0\"}}");
-	check_claims(scan.devices[0], "pci:0000:3b:02.1 net:ens785f0v1 ");
+	check_claims(scan.devices[0], "pci:0000:3b:02.1 <pci:0000:3b:00.0 net:ens785f0v1 ");
 
 	check_variables(scan.devices[1],
 		(const char *const[]){ "interface", "can0", "driver", "mcp251x", "sysfs",
@@ -122,7 +122,8 @@ static void test_variables(void **state)
 		assert_int_equal(scan.devices[2]->nodes[i].shared,
 			streq(scan.devices[2]->nodes[i].host, "/dev/infiniband/rdma_cm"));
 	assert_null(scan.devices[2]->info);
-	check_claims(scan.devices[2], "auxiliary:mlx5_core.sf.4 net:enp216s0f0s88 ");
+	check_claims(
+		scan.devices[2], "auxiliary:mlx5_core.sf.4 <pci:0000:d8:00.0 net:enp216s0f0s88 ");
 }
 
 /* Cards whose ports share one PCI function have several interfaces for it. */

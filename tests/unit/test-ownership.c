@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/sealed.h"
 #include "drivers/inventory/hardware-claims.h"
+#include "supervisor/ownership/exclusive.h"
 #include "supervisor/ownership/ownership.h"
 
 #define MAX 6
@@ -37,7 +38,7 @@ static void clear(void)
 	n_decisions = 0;
 }
 
-static void add(const char *name, bool overlap, const char *text)
+static void add(const char *name, int overlap, const char *text)
 {
 	lists[n_decisions] = text ? read_list(text) : NULL;
 	decisions[n_decisions] =
@@ -198,6 +199,69 @@ static void test_ids(void **state)
 	add("b", true, "x\t/dev/0\n");
 	decide();
 	assert_null(decisions[1].note);
+	clear();
+}
+
+#define EX OVERLAP_EXCLUSIVE
+
+/* Whose hardware is in use is unhealthy, but for what is in use itself. Parts of one device do not
+ * exclude each other. */
+static void test_exclusive(void **state)
+{
+	static const char *const none[] = { NULL }, *const whole[] = { "w", NULL },
+				 *const part[] = { "p#1", NULL };
+	struct bookings *booked;
+	struct error error = { 0 };
+
+	add("whole", EX, "w\tpci:0\nx\tpci:1\n");
+	add("part", EX, "p\tpci:0.1\t<pci:0\nq\tpci:0.2\t<pci:0\nr\tpci:1.1\t<pci:1\n");
+	add("same", EX, "s\tpci:0.1\n");
+	add("shared", OVERLAP_SHARED, "t\tpci:0\n");
+	booked = bookings_of(whole);
+	decisions[0].booked = booked;
+	decide();
+	expect(0, "");
+	expect(1, "p\t&in use as whole by a pod\nq\t&in use as whole by a pod\n");
+	expect(2, "");
+	/* Another value than "exclusive": as without `overlap`. */
+	expect(3, "t\twhole\n");
+	assert_int_equal(
+		exclusive_check(decisions, n_decisions, &decisions[1], "p", &error), -EBUSY);
+	assert_string_equal(error.message,
+		"device \"p\" of part is in use as whole by a pod; it is free when that has ended");
+	assert_int_equal(exclusive_check(decisions, n_decisions, &decisions[1], "r", &error), 0);
+	assert_int_equal(exclusive_check(decisions, n_decisions, &decisions[0], "w", &error), 0);
+	assert_int_equal(exclusive_check(decisions, n_decisions, &decisions[1], "zz", &error), 0);
+	(void)bookings_unref(booked);
+	clear();
+
+	add("whole", EX, "w\tpci:0\nx\tpci:1\n");
+	add("part", EX, "p\tpci:0.1\t<pci:0\nq\tpci:0.2\t<pci:0\n");
+	add("same", EX, "s\tpci:0.1\n");
+	booked = bookings_of(part);
+	decisions[1].booked = booked;
+	decide();
+	expect(0, "w\t&in use as part by a pod\n");
+	expect(1, "");
+	expect(2, "s\t&in use as part by a pod\n");
+	(void)bookings_unref(booked);
+	clear();
+
+	/* Both are in use, as after a change of `overlap`. */
+	add("a", EX, "w\t/dev/0\n");
+	add("b", EX, "w\t/dev/0\n");
+	booked = bookings_of(whole);
+	decisions[0].booked = decisions[1].booked = booked;
+	decide();
+	expect(0, "");
+	expect(1, "");
+	(void)bookings_unref(booked);
+	booked = bookings_of(none);
+	decisions_done(decisions, n_decisions);
+	decisions[0].booked = decisions[1].booked = booked;
+	decide();
+	expect(1, "");
+	(void)bookings_unref(booked);
 	clear();
 }
 
@@ -508,6 +572,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_decision),
 		cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_exclusive),
 		cmocka_unit_test(test_P17_booked),
 		cmocka_unit_test(test_ids),
 		cmocka_unit_test(test_definition),

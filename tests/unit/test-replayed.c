@@ -15,7 +15,7 @@ static struct hardware_claims *lists[MAX];
 static struct bookings *bookings[MAX];
 static size_t n_decisions;
 
-static void add(const char *name, bool overlap, const char *claims)
+static void add(const char *name, int overlap, const char *claims)
 {
 	size_t i = n_decisions++;
 	_cleanup_close_ int fd = sealed_new("claims", claims, strlen(claims));

@@ -111,7 +111,8 @@ class ExclusiveParts(ToolTest):
         self.node.start()
         self.node.await_allocatable(card=1, part=4)
         until(lambda: list(self.reasons("card").values()) == ["in use as vendor.example/part by default/a"], "the name of the pod")
-        self.node.replace_kubelet()
+        self.node.stop_kubelet()
+        self.node.start_kubelet()
         self.node.await_allocatable(card=1, part=4)
 
     def test_same_value_in_both(self):

@@ -20,6 +20,7 @@ static const struct control_rule rules[] = {
 		.n_optional_fds = 1 },
 	[CLUSTER_HELD] = { .name = "HELD", .n_fds = 1 },
 	[CLUSTER_RESOURCES] = { .name = "RESOURCES", .n_fds = 1 },
+	[CLUSTER_HOLDERS] = { .name = "HOLDERS", .fields = FIELD_NUMBER, .n_fds = 1 },
 	[CLUSTER_LOOK_UP] = { .name = "LOOK_UP", .fields = FIELD_NUMBER, .n_fds = 1 },
 	[CLUSTER_EVICT] = { .name = "EVICT", .n_fds = 1 },
 
@@ -58,6 +59,9 @@ static const struct control_rule rules[] = {
 	[CLUSTER_POOL] = { .name = "POOL",
 		.to_supervisor = true,
 		.fields = FIELD_DRIVER | FIELD_POOL | FIELD_TEXT },
+	[CLUSTER_HOLDERS_WANTED] = { .name = "HOLDERS_WANTED",
+		.to_supervisor = true,
+		.fields = FIELD_NUMBER },
 	[CLUSTER_REPORTED] = { .name = "REPORTED", .to_supervisor = true, .fields = FIELD_TEXT },
 };
 

@@ -32,6 +32,9 @@ enum cluster_type {
 			      as {"failure": why it does not work, or empty}. It replaces the one
 			      before. None: what was reported is removed */
 	CLUSTER_EVICT,     /* [fd] sealed memfd with JSON, see dra/model/eviction-order.h */
+	CLUSTER_HOLDERS,   /* [number, fd] answers HOLDERS_WANTED; sealed memfd with JSON: by
+			      resource,   an array of {"id", "namespace", "pod"} for each container's
+			      device */
 	/* devplugd-cluster to supervisor */
 	CLUSTER_SESSION_ENDED, /* [session, text] why */
 	CLUSTER_FILE_WANTED,   /* [number, text] the kubeconfig file, if empty, or a path that is in
@@ -53,7 +56,8 @@ enum cluster_type {
 	CLUSTER_EVICTED,    /* [fd] sealed memfd with JSON: the state of each pod of EVICT; when
 			       one has changed, and after each EVICT */
 	CLUSTER_POOL,       /* [driver, pool, text] what is published; text: what fails, or empty */
-	CLUSTER_REPORTED,   /* [text] what fails in reporting, or empty; when that changes */
+	CLUSTER_HOLDERS_WANTED, /* [number] asks which pods use which devices */
+	CLUSTER_REPORTED,       /* [text] what fails in reporting, or empty; when that changes */
 };
 
 /* Whether a claim that could not be prepared is worth another try during the kubelet's call. */

@@ -11,7 +11,9 @@ static const struct option cluster_options[] = {
 		.type = OPTION_BOOL,
 		.offset = offsetof(struct cluster_config, report),
 		.help = "Whether the Node has a condition for each resource, such as "
-			"DevplugdVendorExampleGpu, which is True while a device has a problem.",
+			"DevplugdVendorExampleGpu, which is True while a device has a problem, "
+			"and whether Events are written on the Node and on pods when a device fails "
+			"and when it works again.",
 	},
 };
 

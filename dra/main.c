@@ -315,6 +315,11 @@ static int handle_evict(struct driver_process *process, struct control_message *
 	return evictor_take(process->evictor, document);
 }
 
+static int handle_holders(struct driver_process *process, struct control_message *message)
+{
+	return process->report ? node_report_take_holders(process->report, message) : -EBADMSG;
+}
+
 static int handle_stop(struct driver_process *process, struct control_message *message)
 {
 	return sd_event_exit(process->event, 0);
@@ -333,6 +338,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 		[CLUSTER_LOOK_UP] = handle_look_up,
 		[CLUSTER_RESOURCES] = handle_resources,
 		[CLUSTER_EVICT] = handle_evict,
+		[CLUSTER_HOLDERS] = handle_holders,
 		[CONTROL_STOP] = handle_stop,
 	};
 	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(0);

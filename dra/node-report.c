@@ -7,24 +7,37 @@
 
 #include "common/json-read.h"
 #include "common/node-condition.h"
+#include "common/offered-id.h"
 #include "common/sealed.h"
 #include "common/text.h"
 #include "dra/model/device-problems.h"
 #include "dra/node-conditions.h"
+#include "dra/node-events.h"
 
 /* How long a resource may take to report its devices. */
 #define REPORT_WAIT        (30 * USEC_PER_SEC)
 #define RESOURCES_SIZE_MAX (4U << 20)
 #define MESSAGE_MAX        1024
+/* A failure in the first report is new if it began so recently, perhaps while no process ran. */
+#define NEW_FAILURE (300 * USEC_PER_SEC)
+
+/* What fails in reporting. */
+enum part { PART_CONDITIONS, PART_EVENTS, _PART_MAX };
+
+static const char failed[] = "DeviceFailed", recovered[] = "DeviceRecovered";
 
 struct node_report {
 	struct node_conditions *conditions;
+	struct node_events *events;
 	sd_event_source *wait;
 	bool waited;
 	json_t *resources; /* of CLUSTER_RESOURCES; NULL: not known yet */
 	json_t *devices; /* by resource: {"total", "problems": see device_problems(), "expect": why
 			  * the number of devices is wrong, or empty} */
-	char *failure;   /* that the supervisor knows; NULL: it knows nothing */
+	json_t *changes; /* {"reason", "resource", "device", "text"}: their pods are not known */
+	uint64_t question; /* number of the last HOLDERS_WANTED */
+	char failures[_PART_MAX][CONTROL_TEXT_MAX];
+	char *failure; /* that the supervisor knows; NULL: it knows nothing */
 };
 
 /* --- conditions --- */
@@ -121,11 +134,14 @@ static int on_wait(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-static void on_result(const char *failure, void *userdata)
+static void take_result(struct node_report *report, enum part part, const char *text)
 {
 	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_REPORTED);
-	struct node_report *report = userdata;
+	const char *failure;
 
+	(void)snprintf(report->failures[part], sizeof(report->failures[part]), "%s", text);
+	failure = report->failures[*report->failures[PART_CONDITIONS] ? PART_CONDITIONS
+								      : PART_EVENTS];
 	if (report->failure && streq(report->failure, failure))
 		return;
 	(void)snprintf(message.text, sizeof(message.text), "%s", failure);
@@ -133,6 +149,153 @@ static void on_result(const char *failure, void *userdata)
 		return;
 	free(report->failure);
 	report->failure = strdup(failure);
+}
+
+static void on_conditions(const char *failure, void *userdata)
+{
+	take_result(userdata, PART_CONDITIONS, failure);
+}
+
+static void on_events(const char *failure, void *userdata)
+{
+	take_result(userdata, PART_EVENTS, failure);
+}
+
+/* --- events --- */
+
+static void write_event(
+	struct node_report *report, const json_t *change, const char *namespace, const char *pod)
+{
+	const struct node_event event = {
+		.reason = text_of(change, "reason"),
+		.warning = streq(text_of(change, "reason"), failed),
+		.resource = text_of(change, "resource"),
+		.device = text_of(change, "device"),
+		.text = text_of(change, "text"),
+		.namespace = namespace,
+		.pod = pod,
+	};
+
+	node_events_add(report->events, &event);
+}
+
+/* Writes an Event on the Node, and keeps the change until the pods are known. */
+static void add_change(struct node_report *report, const char *reason, const char *resource,
+	const char *device, const char *why)
+{
+	_cleanup_free_ char *text = NULL;
+	json_t *change;
+
+	if (format_text(&text, "%s: device %s %s%s%s", resource, device,
+		    reason == failed ? "has failed" : "works again", *why ? ": " : "", why) < 0)
+		return;
+	change = json_pack("{s:s, s:s, s:s, s:s}", "reason", reason, "resource", resource, "device",
+		device, "text", text);
+	write_event(report, change, NULL, NULL);
+	if (json_array_size(report->changes) < NODE_EVENTS_MAX)
+		(void)json_array_append_new(report->changes, change);
+	else
+		json_decref(change);
+}
+
+static bool is_healthy(const json_t *devices, const char *id)
+{
+	const json_t *device;
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+	{
+		if (streq(text_of(device, "id"), id))
+			return streq(text_of(device, "health"), "Healthy");
+	}
+	return false;
+}
+
+/* `before`: the problems of the report before, NULL: this is the first one. */
+static void find_changes(struct node_report *report, const char *resource, json_t *before,
+	json_t *now, const json_t *devices)
+{
+	uint64_t time = now_usec(CLOCK_REALTIME);
+	char recent[TEXT_TIME_MAX];
+	const json_t *problem;
+	const char *id;
+	size_t n = 0;
+
+	text_time(time - MIN_OF(time, NEW_FAILURE), recent);
+	json_object_foreach(now, id, problem)
+	{
+		if (before ? !json_object_get(before, id)
+			   : strcmp(text_of(problem, "since"), recent) >= 0)
+			add_change(report, failed, resource, id, text_of(problem, "reason"));
+	}
+	json_object_foreach(before, id, problem)
+	{
+		/* Each one costs a search. */
+		if (!json_object_get(now, id) && n++ < NODE_EVENTS_MAX && is_healthy(devices, id))
+			add_change(report, recovered, resource, id, "");
+	}
+}
+
+static void ask_for_holders(struct node_report *report)
+{
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_HOLDERS_WANTED);
+
+	if (json_array_size(report->changes) == 0)
+		return;
+	message.number = ++report->question;
+	(void)control_send(CONTROL_FD, &message);
+}
+
+/* The containers of a pod, and replicas of a device, are one. */
+static void write_pod_events(struct node_report *report, const json_t *change, const json_t *rows)
+{
+	json_auto_t *done = json_object();
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		const char *namespace = text_of(row, "namespace"), *pod = text_of(row, "pod");
+		_cleanup_free_ char *key = NULL;
+
+		if (!offered_id_is_of(text_of(row, "id"), text_of(change, "device")) || !*pod ||
+			format_text(&key, "%s/%s", namespace, pod) < 0 ||
+			json_object_get(done, key))
+			continue;
+		(void)json_object_set_new(done, key, json_true());
+		write_event(report, change, namespace, pod);
+	}
+}
+
+int node_report_take_holders(struct node_report *report, struct control_message *message)
+{
+	_cleanup_free_ char *text = NULL;
+	json_auto_t *holders = NULL;
+	const json_t *change;
+	size_t size, i;
+	int r;
+
+	/* The answer to a later question has all. */
+	if (message->number != report->question)
+		return 0;
+	r = sealed_read(message->fds[0], CONTROL_DEVICES_MAX, &text, &size);
+	if (r < 0)
+		return r;
+	holders = json_loadb(text, size, 0, NULL);
+	if (!json_is_object(holders))
+		return -EBADMSG;
+	json_array_foreach(report->changes, i, change)
+	{
+		write_pod_events(
+			report, change, json_object_get(holders, text_of(change, "resource")));
+	}
+	(void)json_array_clear(report->changes);
+	return 0;
+}
+
+void node_report_add_event(struct node_report *report, const struct node_event *event)
+{
+	node_events_add(report->events, event);
 }
 
 /* --- --- */
@@ -171,10 +334,13 @@ void node_report_set_devices(struct node_report *report, const char *resource,
 {
 	size_t total;
 	json_t *problems = device_problems(devices, &total);
+	json_t *before = json_object_get(json_object_get(report->devices, resource), "problems");
 
+	find_changes(report, resource, before, problems, devices);
 	(void)json_object_set_new(report->devices, resource,
 		json_pack("{s:I, s:o, s:s}", "total", (json_int_t)total, "problems", problems,
 			"expect", text_of(expect, "reason")));
+	ask_for_holders(report);
 	update(report);
 }
 
@@ -187,7 +353,10 @@ int node_report_new(
 	if (!report)
 		return -ENOMEM;
 	report->devices = json_object();
-	r = node_conditions_new(event, api, node, on_result, report, &report->conditions);
+	report->changes = json_array();
+	r = node_conditions_new(event, api, node, on_conditions, report, &report->conditions);
+	if (r >= 0)
+		r = node_events_new(event, api, node, on_events, report, &report->events);
 	if (r >= 0)
 		r = sd_event_add_time_relative(event, &report->wait, CLOCK_MONOTONIC, REPORT_WAIT,
 			USEC_PER_SEC, on_wait, report);
@@ -202,9 +371,11 @@ struct node_report *node_report_free(struct node_report *report)
 	if (!report)
 		return NULL;
 	(void)node_conditions_free(report->conditions);
+	(void)node_events_free(report->events);
 	sd_event_source_disable_unref(report->wait);
 	json_decref(report->resources);
 	json_decref(report->devices);
+	json_decref(report->changes);
 	free(report->failure);
 	free(report);
 	return NULL;

@@ -16,7 +16,7 @@ RESOURCES = (
     Resource("", "v1", "pods", "Pod", True, status=True),
     Resource("", "v1", "serviceaccounts", "ServiceAccount", True),
     Resource("", "v1", "secrets", "Secret", True, check=validation.check_secret),
-    Resource("", "v1", "events", "Event", True),
+    Resource("", "v1", "events", "Event", True, check=validation.check_event),
     Resource("events.k8s.io", "v1", "events", "Event", True),
     Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, status=True),
     Resource(RBAC_GROUP, "v1", "clusterroles", "ClusterRole", False, check=validation.check_role),

@@ -421,6 +421,13 @@ def check_binding(new, old, release):
             raise invalid(f"subjects[{i}].apiGroup", f"Unsupported value: supported values: {RBAC_GROUP}")
 
 
+def check_event(new, old, release):
+    """An Event of the core group is in the namespace of its object, or in "default" if that has none."""
+    object_, namespace = new.get("involvedObject") or {}, new["metadata"]["namespace"]
+    if (object_.get("namespace") or "default") != namespace:
+        raise invalid("involvedObject.namespace", f"Invalid value: {object_.get('namespace', '')!r}: does not match event.namespace")
+
+
 def check_secret(new, old, release):
     if new.get("type") == TOKEN_SECRET and not (new["metadata"].get("annotations") or {}).get(ACCOUNT_ANNOTATION):
         raise invalid(f"metadata.annotations[{ACCOUNT_ANNOTATION}]", "Required value")

@@ -25,9 +25,10 @@ static const struct {
 	/* Kubernetes 1.36 and later. The token of the Secret belongs to no node. */
 	{ DRA_FEATURE_CLAIM_STATUS, "resource.k8s.io", DRIVER, { "arbitrary-node:patch" } },
 	{ DRA_FEATURE_REPORT, "", "nodes/status", { "patch" } },
-	{ DRA_FEATURE_EVICT, "", "pods", { "get" } },
+	{ DRA_FEATURE_EVICT | DRA_FEATURE_REPORT, "", "pods", { "get" } },
 	{ DRA_FEATURE_EVICT, "", "pods/eviction", { "create" } },
 	{ DRA_FEATURE_DELETE, "", "pods", { "delete" } },
+	{ DRA_FEATURE_REPORT, "", "events", { "create", "patch" } },
 };
 
 unsigned dra_rights_features(const struct config *config)

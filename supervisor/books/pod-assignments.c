@@ -26,6 +26,7 @@
 struct assignments {
 	struct manager *manager;
 	bool asking;
+	bool awaited;         /* a change of the manager is to follow the answer */
 	uint64_t asked_at;    /* CLOCK_MONOTONIC */
 	uint64_t answered_at; /* CLOCK_MONOTONIC, 0: never */
 	uint64_t outdated_at; /* CLOCK_MONOTONIC */
@@ -215,6 +216,9 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 		take_table(assignments, answer);
 	(void)snprintf(assignments->failure, sizeof(assignments->failure), "%s", answer->failure);
 	request_server_changed(assignments->manager->requests);
+	if (assignments->awaited)
+		manager_changed(assignments->manager);
+	assignments->awaited = false;
 }
 
 static bool is_new(const struct assignments *assignments, uint64_t now)
@@ -231,23 +235,38 @@ void assignments_outdated(struct assignments *assignments)
 	assignments->outdated_at = now_usec(CLOCK_MONOTONIC);
 }
 
-bool assignments_ready(struct assignments *assignments)
+/* Returns whether the kubelet cannot be asked. */
+static bool ask(struct assignments *assignments, uint64_t now, uint64_t age)
 {
-	uint64_t now = now_usec(CLOCK_MONOTONIC);
-	int r;
+	int r = pod_resources_ask(
+		assignments->manager->pods, POD_QUESTION_LIST, age, on_answer, assignments);
 
-	if (assignments->asking)
-		return false;
-	if (is_new(assignments, now))
-		return true;
-	r = pod_resources_ask(assignments->manager->pods, POD_QUESTION_LIST,
-		MIN_OF(now - assignments->outdated_at, USEC_PER_SEC), on_answer, assignments);
 	assignments->asking = r >= 0;
 	assignments->asked_at = now;
 	if (r < 0)
 		(void)snprintf(
 			assignments->failure, sizeof(assignments->failure), "%s", strerror(-r));
 	return r < 0;
+}
+
+bool assignments_ready(struct assignments *assignments)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	if (assignments->asking)
+		return false;
+	return is_new(assignments, now) ||
+		ask(assignments, now, MIN_OF(now - assignments->outdated_at, USEC_PER_SEC));
+}
+
+bool assignments_ready_since(struct assignments *assignments, uint64_t since)
+{
+	bool ready = !assignments->asking &&
+		((assignments->answered_at > 0 && assignments->asked_at >= since) ||
+			ask(assignments, now_usec(CLOCK_MONOTONIC), 0));
+
+	assignments->awaited |= !ready;
+	return ready;
 }
 
 json_t *assignments_of(const struct assignments *assignments, const char *resource)

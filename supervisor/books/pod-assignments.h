@@ -23,6 +23,10 @@ void assignments_outdated(struct assignments *assignments);
  * continue when it has answered. */
 bool assignments_ready(struct assignments *assignments);
 
+/* As above, but the kubelet must have been asked at that time (CLOCK_MONOTONIC) or later, and
+ * manager_changed() is called when it has answered. */
+bool assignments_ready_since(struct assignments *assignments, uint64_t since);
+
 /* The devices of a resource that are assigned to containers: an array of {"id", "namespace", "pod",
  * "container"}; NULL: none, or not known. A borrowed reference. */
 json_t *assignments_of(const struct assignments *assignments, const char *resource);

@@ -22,6 +22,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/eviction/eviction.h"
+#include "supervisor/helpers/cluster-holders.h"
 #include "supervisor/helpers/cluster-report.h"
 #include "supervisor/helpers/dra-attributes.h"
 #include "supervisor/helpers/dra-credentials.h"
@@ -59,6 +60,7 @@ struct dra {
 	struct dra_attributes *attributes;
 	struct unknown_claims *unknown;
 	struct cluster_report *report;
+	struct cluster_holders holders;
 
 	uint64_t held_sent;            /* see dra_held_send() */
 	uint64_t api_failures;         /* requests since the daemon started */
@@ -476,6 +478,13 @@ static bool handle_pool(struct dra *dra, struct control_message *message)
 	return true;
 }
 
+static bool handle_holders_wanted(struct dra *dra, struct control_message *message)
+{
+	cluster_holders_take(&dra->holders, message);
+	manager_changed(dra->manager);
+	return true;
+}
+
 static bool handle_reported(struct dra *dra, struct control_message *message)
 {
 	const char *text = message->text[0] ? message->text : NULL;
@@ -514,6 +523,7 @@ static bool on_message(struct control_message *message, void *userdata)
 		[CLUSTER_EVICTED] = handle_evicted,
 		[CLUSTER_POOL] = handle_pool,
 		[CLUSTER_REPORTED] = handle_reported,
+		[CLUSTER_HOLDERS_WANTED] = handle_holders_wanted,
 	};
 
 	if ((size_t)message->type >= ARRAY_SIZE(handlers) || !handlers[message->type])
@@ -550,6 +560,7 @@ void dra_send_changes(struct dra *dra)
 		(void)dra_held_send(dra->process, dra->claims, &dra->held_sent);
 	if (cluster_report_send(dra->report))
 		send_all_devices(dra);
+	cluster_holders_send(&dra->holders, dra->manager, dra->process);
 }
 
 /* Whether the process uses the document of the resource. */
@@ -586,6 +597,7 @@ static int on_started(struct auxiliary *process, void *userdata)
 	if (r >= 0)
 		r = send_settings(dra);
 	cluster_report_started(dra->report);
+	dra->holders = (struct cluster_holders){ 0 };
 	(void)cluster_report_send(dra->report);
 	send_all_devices(dra);
 	manager_changed(dra->manager);

@@ -203,6 +203,28 @@ class Program(unittest.TestCase):
         self.check(200, self.admin.ask("DELETE", place))
         self.check(401, self.driver.ask("GET", SLICES))
 
+    def test_status_of_a_node(self):
+        """Conditions are merged by type, by the kubelet of the node only; Events are in the namespace of their object."""
+        strategic, status = "application/strategic-merge-patch+json", "/api/v1/nodes/node-a/status"
+        self.start()
+
+        def patch(client, *conditions):
+            return client.ask("PATCH", status, {"status": {"conditions": conditions}}, strategic)
+
+        self.check(200, patch(self.kubelet, {"type": "Ready", "status": "True", "reason": "a"}))
+        code, node = patch(self.kubelet, {"type": "Bad", "status": "True"}, {"type": "Ready", "status": "False"})
+        self.assertEqual((code, node["status"]["conditions"]), (200, [
+            {"type": "Ready", "status": "False", "reason": "a"}, {"type": "Bad", "status": "True"}]))
+        code, node = patch(self.kubelet, {"$patch": "delete", "type": "Bad"}, {"$patch": "delete", "type": "other"})
+        self.assertEqual((code, [condition["type"] for condition in node["status"]["conditions"]]), (200, ["Ready"]))
+        self.check(403, patch(self.driver, {"type": "Ready", "status": "True"}))
+        self.check(201, self.admin.ask("POST", SLICES, make_slice("a")))
+        self.check(415, self.admin.ask("PATCH", f"{SLICES}/a", {"metadata": {}}, strategic))
+        event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Node", "name": "node-a", "uid": "node-a"}}
+        self.check(422, self.kubelet.ask("POST", "/api/v1/namespaces/other/events", event))
+        self.check(201, self.kubelet.ask("POST", "/api/v1/namespaces/default/events", event))
+        self.check(200, self.kubelet.ask("PATCH", "/api/v1/namespaces/default/events/e", {"count": 2}, strategic))
+
     def test_objects_of_rights_are_checked(self):
         self.start()
         api = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "x"}}

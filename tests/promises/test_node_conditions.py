@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Node has a condition for each resource, of device plugins and of DRA alike, that follows the problems of its devices."""
-import base64
-import json
 import os
 import unittest
 
-from api_server import write_kubeconfig
-from devplug_apiserver import resources
 from dra_node import DraTest
 from node import make_node, path, process_status, until
-from test_dra_rights import verb_of
 
 REPORT = "cluster = { report = true; };"
 NODE, SECRET = "/api/v1/nodes/node-a", "/api/v1/namespaces/kube-system/secrets/devplugd"
@@ -182,26 +177,6 @@ class NodeConditions(DraTest):
         self.set_health("fpga-0", "broken")
         self.await_condition(FPGA, "True", "DevicesUnhealthy")
         self.await_condition(GPU, "False", "DevicesHealthy")
-
-    def test_rights(self):
-        """A ServiceAccount has the rights of the table, and uses each."""
-        self.configure(self.probed("gpu"), text=REPORT)
-        items = json.loads(self.ctl("dra", "credentials").stdout)["items"]
-        for found in items:
-            resource = resources.find_kind(found["apiVersion"], found["kind"])
-            path = resources.collection_path(resource, found["metadata"].get("namespace"))
-            self.assertEqual(self.api.ask("POST", path, found).code, 201)
-        role, = (found for found in items if found["kind"] == "ClusterRole")
-        granted = {(verb, group, resource) for rule in role["rules"] for verb in rule["verbs"] for group in rule["apiGroups"]
-                   for resource in rule["resources"]}
-        data = self.api.ask("GET", SECRET).body["data"]
-        write_kubeconfig(self.kubeconfig, self.api.url(), self.api.authority, token=base64.b64decode(data["token"]).decode())
-        self.api.requests.clear()
-        self.node.start()
-        until(lambda: self.report_failure() == "" and any(method == "PATCH" for method, _, _ in self.api.requests), "a report")
-        used = {verb_of(method, path) for method, path, code in self.api.requests if path.startswith("/api") and code != 403}
-        self.assertEqual(used, granted)
-        self.assertEqual([one for one in self.api.requests if one[2] == 403], [])
 
     def test_equal_conditions_are_refused(self):
         names = "vendor.example/gpu", "vendor-example/gpu"

@@ -125,6 +125,14 @@ static int set_parameters(json_t *device, const json_t *config, const char *driv
 
 /* --- devices --- */
 
+/* A device may have got counters, or lost them, since it was allocated. */
+static bool is_pool(const char *name, const char *pool)
+{
+	const char *rest = startswith(name, pool);
+
+	return rest && (!*rest || streq(rest, DRA_PARTS_POOL));
+}
+
 /* What metadata contains of a device, by dra-claim.h. A device that is only held has no attributes
  * here; the supervisor may know them. */
 static int add_metadata(json_t *metadata, const json_t *device, const char *request,
@@ -164,7 +172,7 @@ static int add_result(json_t *devices, json_t *metadata, const json_t *result, c
 	if (!known->names)
 		return error_set(error, -EAGAIN,
 			"devplugd has just started and does not know its devices yet");
-	if (!streq(text_of(result, "pool"), known->pool))
+	if (!is_pool(text_of(result, "pool"), known->pool))
 		return error_set(error, -EXDEV,
 			"device %s belongs to the pool %s, but the pool of this node is %s", name,
 			text_of(result, "pool"), known->pool);
@@ -182,9 +190,9 @@ static int add_result(json_t *devices, json_t *metadata, const json_t *result, c
 			"device %s is not on this node any more, or its resource has not reported "
 			"it yet; if this lasts, delete the pod, so that another device is allocated",
 			name);
-	device = json_pack("{s:s, s:s, s:s, s:O, s:O, s:b}", "request", outer, "pool", known->pool,
-		"name", name, "resource", json_object_get(found, "resource"), "id",
-		json_object_get(found, "id"), "admin",
+	device = json_pack("{s:s, s:s, s:s, s:O, s:O, s:b}", "request", outer, "pool",
+		text_of(result, "pool"), "name", name, "resource",
+		json_object_get(found, "resource"), "id", json_object_get(found, "id"), "admin",
 		(int)json_is_true(json_object_get(result, "adminAccess")));
 	if (!device)
 		return error_set(error, -ENOMEM, "out of memory");

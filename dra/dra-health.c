@@ -7,6 +7,7 @@
 
 #include "common/kubelet.h"
 #include "common/log.h"
+#include "dra/model/dra-names.h"
 #include "drahealth.pb-c.h"
 #include "proto/message.h"
 
@@ -53,16 +54,18 @@ static int encode(const json_t *names, const char *pool, int64_t now, bool reaso
 	size_t n = json_object_size(names);
 	_cleanup_free_ struct device_block *blocks = calloc(n + 1, sizeof(*blocks));
 	_cleanup_free_ Drahealth__DeviceHealth **devices = calloc(n + 1, sizeof(*devices));
+	_cleanup_free_ char *parts = NULL;
 	const char *name;
 	json_t *device;
 
-	if (!blocks || !devices)
+	if (!blocks || !devices || format_text(&parts, "%s" DRA_PARTS_POOL, pool) < 0)
 		return -ENOMEM;
 	json_object_foreach((json_t *)(uintptr_t)names, name, device)
 	{
 		struct device_block *block = &blocks[response.n_devices];
 
-		fill_device(block, pool, name, device, now, reasons);
+		fill_device(block, json_object_get(device, "part") ? parts : pool, name, device,
+			now, reasons);
 		devices[response.n_devices++] = &block->health;
 	}
 	response.devices = devices;

@@ -27,6 +27,9 @@
 #define DRA_METADATA_ALTERNATIVES "alternatives"
 #define DRA_METADATA_POD_CLAIM    "pod_claim"
 
+/* Behind the name of the node: the pool of the devices that consume counters. */
+#define DRA_PARTS_POOL "/parts"
+
 /* Whether a text can be the name or uid of a Kubernetes object and one part of a path: it is not
  * empty, at most `maximum` bytes long, consists only of letters, digits, "-" and ".", and does not
  * begin with ".". */

@@ -10,6 +10,7 @@
 
 #include "common/finding.h"
 #include "common/json-read.h"
+#include "dra/model/dra-counters.h"
 #include "dra/model/dra-names.h"
 #include "dra/model/slice-lacks.h"
 #include "dra/model/slice-order.h"
@@ -296,6 +297,8 @@ struct building {
 	const char *resource;
 	size_t n_devices;
 	struct dra_inventory *inventory;
+	struct dra_counters counters;
+	json_t *parts, *wholes; /* devices with counters */
 };
 
 /* What a slice has of a device. NULL if memory is short: a bad device may not lose its taint. */
@@ -351,6 +354,22 @@ static bool is_held(
 	return held;
 }
 
+/* Adds the device to those with counters. */
+static int add_part(struct building *building, const char *key, json_t *made)
+{
+	bool whole = json_object_get(building->counters.wholes, key);
+
+	if (made &&
+		json_object_set(made, "consumesCounters",
+			json_object_get(building->counters.uses, key)) >= 0 &&
+		json_array_append(whole ? building->wholes : building->parts, made) >= 0) {
+		json_decref(made);
+		return 0;
+	}
+	json_decref(made);
+	return -ENOMEM;
+}
+
 static int add_replica(
 	struct building *building, const json_t *device, json_int_t replica, bool withheld)
 {
@@ -358,8 +377,14 @@ static int add_replica(
 	char buffer[OFFERED_ID_MAX + 1], name[DRA_DEVICE_NAME_MAX + 1];
 	const char *offered = text_of(device, "id");
 	json_t *names = building->inventory->names;
+	_cleanup_free_ char *key = dra_counters_key(building->resource, offered);
 	json_auto_t *attributes = NULL;
-	bool offer, held, elsewhere;
+	bool offer, held, elsewhere, part, left_out;
+
+	if (!key)
+		return -ENOMEM;
+	part = json_object_get(building->counters.uses, key);
+	left_out = json_object_get(building->counters.left_out, key);
 
 	if (json_is_true(json_object_get(device, "shared")))
 		offered = offered_id_make(offered, (unsigned)replica, buffer);
@@ -368,16 +393,21 @@ static int add_replica(
 		return 0;
 	attributes = make_attributes(options->driver, building->resource, device);
 	if (json_object_set_new(names, name,
-		    json_pack("{s:s, s:s, s:b, s:s, s:O, s:O*}", "resource", building->resource,
-			    "id", offered, "healthy", (int)is_healthy(device), "reason",
-			    text_of(device, "reason"), "attributes", attributes, "interface",
+		    json_pack("{s:s, s:s, s:b, s:s, s:O, s:o*, s:O*}", "resource",
+			    building->resource, "id", offered, "healthy", (int)is_healthy(device),
+			    "reason", text_of(device, "reason"), "attributes", attributes, "part",
+			    part ? json_true() : NULL, "interface",
 			    json_object_get(device, "interface"))) < 0)
 		return -ENOMEM;
-	offer = is_offered(device) && !withheld &&
+	offer = is_offered(device) && !withheld && !left_out &&
 		(is_healthy(device) || !(options->lacks & 1U << LACK_TAINTS));
 	if (!offer && json_object_set_new(building->inventory->bound, name, json_true()) < 0)
 		return -ENOMEM;
 	held = is_held(options, name, &elsewhere);
+	if (part)
+		return elsewhere || (!offer && !held)
+			? 0
+			: add_part(building, key, make_device(building, name, device, attributes));
 	if (elsewhere || (!offer && !held))
 		return leave_out(building);
 	return add_to_slice(building, make_device(building, name, device, attributes));
@@ -395,6 +425,40 @@ static int add_resource(struct building *building, const json_t *resource)
 	for (size_t i = 0; i < n && r >= 0; i++)
 		r = add_replica(building, places[i].device, places[i].replica, places[i].withheld);
 	return r;
+}
+
+/* Adds slices with these elements as their member of that name, `maximum` in each. */
+static int add_slices(
+	struct building *building, const char *member, const json_t *elements, size_t maximum)
+{
+	json_t *element, *list = NULL;
+	size_t i;
+
+	json_array_foreach(elements, i, element)
+	{
+		if (i % maximum == 0) {
+			list = json_array();
+			if (json_array_append_new(building->inventory->slices,
+				    json_pack("{s:o}", member, list)) < 0)
+				return -ENOMEM;
+		}
+		if (json_array_append(list, element) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* The first that fits is allocated, so the smaller devices come first. */
+static int add_parts(struct building *building)
+{
+	int r = json_array_extend(building->parts, building->wholes) < 0 ? -ENOMEM : 0;
+
+	if (r < 0 || json_array_size(building->parts) == 0)
+		return r;
+	r = add_slices(building, "devices", building->parts, DRA_SLICE_DEVICES_MAX);
+	return r < 0
+		? r
+		: add_slices(building, "sharedCounters", building->counters.sets, DRA_SETS_MAX);
 }
 
 /* Adds devices that a claim holds, but whose resource does not list them any more. */
@@ -429,10 +493,16 @@ int dra_inventory_build(const json_t *resources, const struct dra_inventory_opti
 		.names = json_object(),
 		.bound = json_object(),
 	};
-	struct building building = { .options = options, .inventory = &inventory };
+	struct building building = {
+		.options = options,
+		.inventory = &inventory,
+		.parts = json_array(),
+		.wholes = json_array(),
+	};
 	const json_t *resource;
 	size_t i;
-	int r = 0;
+	int r = dra_counters_build(
+		resources, options->lacks & 1U << LACK_COUNTERS, &building.counters);
 
 	json_array_foreach(resources, i, resource) if (r >= 0) r =
 		add_resource(&building, resource);
@@ -441,6 +511,11 @@ int dra_inventory_build(const json_t *resources, const struct dra_inventory_opti
 	if (r >= 0 && json_array_size(inventory.slices) == 0 &&
 		json_array_append_new(inventory.slices, json_array()) < 0)
 		r = -ENOMEM;
+	if (r >= 0)
+		r = add_parts(&building);
+	dra_counters_done(&building.counters);
+	json_decref(building.parts);
+	json_decref(building.wholes);
 	if (r < 0) {
 		dra_inventory_done(&inventory);
 		return r;
@@ -487,19 +562,35 @@ bool dra_inventory_follows_held(const struct dra_inventory *inventory, const cha
 
 /* --- objects --- */
 
+/* How many slices are in the same pool as one of them. */
+static size_t count_slices(const struct dra_inventory *inventory, bool parts)
+{
+	const json_t *slice;
+	size_t i, n = 0;
+
+	json_array_foreach(inventory->slices, i, slice)
+	{
+		n += json_is_object(slice) == parts;
+	}
+	return n;
+}
+
 json_t *dra_slice_object(
 	const struct dra_pool *pool, const struct dra_inventory *inventory, size_t number)
 {
-	char prefix[400];
-	json_t *object;
+	json_t *slice = json_array_get(inventory->slices, number), *object;
+	bool parts = json_is_object(slice);
+	json_t *sets = json_object_get(slice, "sharedCounters");
+	char prefix[400], name[400];
 
+	(void)snprintf(name, sizeof(name), "%s%s", pool->node, parts ? DRA_PARTS_POOL : "");
 	(void)snprintf(prefix, sizeof(prefix), "%05zx-%s-%s-", number, pool->driver, pool->node);
-	object = json_pack("{s:s, s:s, s:{s:s}, s:{s:s, s:s, s:{s:s, s:I, s:I}, s:O}}",
+	object = json_pack("{s:s, s:s, s:{s:s}, s:{s:s, s:s, s:{s:s, s:I, s:I}, s:O*, s:O*}}",
 		"apiVersion", DRA_API_VERSION, "kind", "ResourceSlice", "metadata", "generateName",
 		prefix, "spec", "driver", pool->driver, "nodeName", pool->node, "pool", "name",
-		pool->node, "generation", pool->generation, "resourceSliceCount",
-		(json_int_t)json_array_size(inventory->slices), "devices",
-		json_array_get(inventory->slices, number));
+		name, "generation", pool->generation, "resourceSliceCount",
+		(json_int_t)count_slices(inventory, parts), "devices",
+		parts ? json_object_get(slice, "devices") : slice, "sharedCounters", sets);
 	if (object && pool->node_uid &&
 		json_object_set_new(json_object_get(object, "metadata"), "ownerReferences",
 			json_pack("[{s:s, s:s, s:s, s:s, s:b}]", "apiVersion", "v1", "kind", "Node",

@@ -23,10 +23,12 @@
 
 /* What a node offers. */
 struct dra_inventory {
-	json_t *slices;  /* an array of the devices of each slice; at least one, which may be empty
-			  */
+	json_t *slices;  /* an array of the devices of each slice; at least one, which may be empty.
+			  * The slices of the pool of devices with counters follow: objects with the
+			  * members "devices" or "sharedCounters" of each */
 	json_t *names;   /* for each device: {"resource", "id", "healthy", "reason", "attributes",
-			  * "interface": of a network function, or absent} */
+			  * "interface": of a network function, or absent, and "part": true if it is
+			  * in that pool} */
 	json_t *bound;   /* names of listed devices that are in their slice only while a claim holds
 			  * them */
 	size_t left_out; /* devices that are not in their slice */

@@ -17,6 +17,10 @@ static const struct {
 	[LACK_TAINTS] = { "spec.devices[].taints", false,
 		"device taints (feature gate DRADeviceTaints): unhealthy devices are left out of "
 		"the ResourceSlices" },
+	[LACK_COUNTERS] = { "spec.devices[].consumesCounters", false,
+		"counters (feature gate DRAPartitionableDevices): of devices that share hardware "
+		"(overlap = \"exclusive\"), only those of the first resource are in the "
+		"ResourceSlices" },
 	[LACK_NOTICES] = { "spec.devices[].taints[].effect", true,
 		"the effect None of device taints: probes of severity \"notice\" do not show in "
 		"the ResourceSlices" },

@@ -13,6 +13,7 @@
 /* In the order of the table in slice-lacks.c. */
 enum slice_lack {
 	LACK_TAINTS,
+	LACK_COUNTERS,
 	LACK_NOTICES, /* taints with the effect None */
 	LACK_OTHER,   /* a field that is not in the table */
 	_LACK_MAX,

@@ -27,6 +27,12 @@ bool stored_slice_is(const json_t *stored, const json_t *wanted)
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
 		if (!json_equal(json_object_get(a, members[i]), json_object_get(b, members[i])))
 			return false;
+	if (json_array_size(json_object_get(a, "sharedCounters")) +
+				json_array_size(json_object_get(b, "sharedCounters")) >
+			0 &&
+		!json_equal(
+			json_object_get(a, "sharedCounters"), json_object_get(b, "sharedCounters")))
+		return false;
 	/* An empty list may not be stored. */
 	return json_array_size(theirs) == 0 ? json_array_size(ours) == 0 : json_equal(ours, theirs);
 }
@@ -66,6 +72,9 @@ json_t *stored_slice_update(const json_t *stored, const json_t *wanted)
 	const json_t *owners =
 		json_object_get(json_object_get(wanted, "metadata"), "ownerReferences");
 
+	/* A slice has one of them. */
+	(void)json_object_del(json_object_get(object, "spec"), "devices");
+	(void)json_object_del(json_object_get(object, "spec"), "sharedCounters");
 	if (!object || !spec || json_object_update(json_object_get(object, "spec"), spec) < 0 ||
 		(owners &&
 			json_object_set(json_object_get(object, "metadata"), "ownerReferences",

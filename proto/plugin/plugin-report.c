@@ -167,6 +167,26 @@ static void write_published(struct json_writer *writer, const struct declaration
 	json_write_text(writer, "}");
 }
 
+/* The hardware behind a device that others exclude, see dra/model/dra-counters.h. */
+static void write_hardware(struct json_writer *writer, const struct device *device)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < device->n_nodes; i++) {
+		if (device->nodes[i].shared)
+			continue;
+		json_write_text(writer, any ? "," : ",\"hardware\":[");
+		json_write_string(writer, device->nodes[i].host);
+		any = true;
+	}
+	for (size_t i = 0; i < device->claims.count; i++) {
+		json_write_text(writer, any ? "," : ",\"hardware\":[");
+		json_write_string(writer, device->claims.items[i]);
+		any = true;
+	}
+	json_write_text(writer, any ? "]" : "");
+}
+
 static void write_numa(struct json_writer *writer, const struct device *device)
 {
 	for (size_t k = 0; k < device->n_numa; k++) {
@@ -212,6 +232,8 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 	write_identity(writer, unit->device);
 	if (declaration->serve == SERVE_DRA)
 		write_published(writer, declaration, unit->device, snapshot->shared);
+	if (declaration->serve == SERVE_DRA && declaration->overlap == OVERLAP_EXCLUSIVE)
+		write_hardware(writer, unit->device);
 	write_count(writer,
 		",\"allocations\":", allocations_of(&plugin->allocation_count, snapshot, i), 0);
 	json_write_text(writer, "}");

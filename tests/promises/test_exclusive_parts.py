@@ -8,6 +8,7 @@ import threading
 import unittest
 
 from dra_kubelet import Call, call, field
+from dra_node import DRIVER, DraTest
 from node import SEED, scaled, until
 from tool import ToolTest
 
@@ -157,6 +158,111 @@ class ExclusiveParts(ToolTest):
         for name in pods:
             self.remove(name)
         self.node.await_allocatable(card=2, part=4)
+
+
+class ExclusiveClaims(DraTest):
+    """The same with DRA: counters where the server has them, and one of the resources where it does not."""
+
+    def add_nodes(self, count):
+        os.makedirs(self.node.path("dev"), exist_ok=True)
+        for number in range(count):
+            os.mknod(self.node.path(f"dev/p{number}"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
+
+    def resources(self, cards, parts, serve="dra", part_serve="dra"):
+        """Cards of so many parts each."""
+        entries = ", ".join("{ paths = ( %s ); }" % ", ".join('{ path = "%s"; }' % self.node.path(f"dev/p{card * parts + part}")
+                                                             for part in range(parts)) for card in range(cards))
+        return (f'{{ name = "vendor.example/card"; driver = "path"; match = ( {entries} ); overlap = "exclusive"; serve = "{serve}"; }}',
+                '{ name = "vendor.example/part"; driver = "path"; match = "%s"; overlap = "exclusive"; serve = "%s"; }'
+                % (self.node.path("dev/p*"), part_serve))
+
+    def start(self, cards=2, parts=2, **options):
+        self.add_nodes(cards * parts)
+        self.begin(*self.resources(cards, parts, **options))
+
+    def schedule(self, name, resource, count=1):
+        return self.api.schedule(name, [("r", resource + ".vendor.example", count)])
+
+    def devices(self, resource):
+        """The devices of the slices, whichever the pool."""
+        return [device for slice_ in self.api.slices.values() for device in slice_["spec"].get("devices", [])
+                if device["attributes"]["resource"]["string"] == "vendor.example/" + resource]
+
+    def await_devices(self, **counts):
+        until(lambda: {name: len(self.devices(name)) for name in counts} == counts, f"{counts} in the slices")
+        self.api.apply(self.ctl("dra", "classes").stdout)
+
+    def prepare_claim(self, claim):
+        metadata = claim["metadata"]
+        return self.prepare((metadata["namespace"], metadata["name"], metadata["uid"]))[metadata["uid"]]
+
+    def test_counters(self):
+        """The scheduler gives a whole card or its parts, by demand."""
+        self.serve_api(release="1.37")
+        self.start()
+        self.await_devices(card=2, part=4)
+        self.assertEqual({spec["spec"]["pool"]["name"] for spec in self.api.slices.values()}, {"node-a", "node-a/parts"})
+        a = self.schedule("a", "card")
+        self.assertIsNotNone(a)
+        self.assertNotIsInstance(self.prepare_claim(a), str)
+        b = self.schedule("b", "part", 2)
+        self.assertIsNotNone(b)
+        self.assertNotIsInstance(self.prepare_claim(b), str)
+        self.assertIsNone(self.schedule("c", "part"))
+        self.assertIsNone(self.schedule("d", "card"))
+        self.unprepare(("default", "a", a["metadata"]["uid"]))
+        self.api.release(a)
+        until(lambda: self.schedule("e", "part"), "the hardware of the card to be free")
+
+    def without_counters(self, release):
+        self.serve_api(release=release)
+        self.start()
+        self.await_devices(card=2, part=0)
+        until(lambda: any("counters" in text for text in self.dra()["lacks"]), "the status to name what the server lacks")
+        self.assertIsNone(self.schedule("a", "part"))
+        self.assertIsNotNone(self.schedule("b", "card", 2))
+
+    def test_server_1_34(self):
+        """Only devices of the first resource are in the slices, the status names the reason, and none is allocated twice."""
+        self.without_counters("1.34")
+
+    def test_server_1_35(self):
+        self.without_counters("1.35")
+
+    def test_refused_by_hardware(self):
+        """A scheduler that allocates hardware twice, as some before 1.37 do: the second claim is not prepared."""
+        self.serve_api(release="1.36")
+        self.start()
+        self.await_devices(card=2, part=4)
+        names = {device["attributes"]["id"]["string"]: device["name"] for name in ("card", "part") for device in self.devices(name)}
+        card = next(name for id_, name in names.items() if "+" in id_ and ":p0" in id_)
+        part = next(name for id_, name in names.items() if id_.endswith(":p1"))
+        claims = {name: ("default", name, self.api.allocate(name, DRIVER, [("r", device)], pool="node-a/parts"))
+                  for name, device in (("first", card), ("second", part))}
+        self.assertNotIsInstance(self.prepare(claims["first"])[claims["first"][2]], str)
+        self.assertIn("in use as vendor.example/card by the claim default/first", self.prepare(claims["second"])[claims["second"][2]])
+        self.unprepare(claims["first"])
+        until(lambda: not isinstance(self.prepare(claims["second"])[claims["second"][2]], str), "the second claim to be prepared")
+
+    def limits(self, cards, parts, release):
+        """The server checks each slice, and its scheduler each pool. Slices: of other devices, of these, of counters."""
+        self.serve_api(release=release)
+        self.start(cards, parts)
+        self.await_devices(card=cards, part=cards * parts)
+        specs = [slice_["spec"] for slice_ in self.api.slices.values()]
+        self.assertIsNotNone(self.schedule("whole", "card", cards))
+        self.assertIsNone(self.schedule("part", "part"))
+        return (sum(spec["pool"]["name"] == "node-a" for spec in specs), sum("consumesCounters" in str(spec) for spec in specs),
+                sum("sharedCounters" in spec for spec in specs))
+
+    def test_cards_of_seven_parts(self):
+        self.assertEqual(self.limits(8, 7, "1.38"), (1, 1, 1))
+
+    def test_card_of_128_parts(self):
+        """More counters than a set may have: the parts are left out, and the card is offered."""
+        self.serve_api(release="1.37")
+        self.start(1, 128)
+        self.await_devices(card=1, part=0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counters of devices that share hardware: which devices consume what, in which slices, and what is
+ * left out.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/json-read.h"
+#include "dra/model/dra-counters.h"
+#include "dra/model/dra-slices.h"
+
+static json_t *parse(const char *text)
+{
+	json_t *json = json_loads(text, 0, NULL);
+
+	assert_non_null(json);
+	return json;
+}
+
+/* What a device takes of each counter, added up; 0: it has none. */
+static long taken(const struct dra_counters *counters, const char *resource, const char *id)
+{
+	_cleanup_free_ char *key = dra_counters_key(resource, id);
+	json_t *uses = json_object_get(counters->uses, key), *counter;
+	const char *name;
+	long sum = 0;
+
+	assert_true(json_array_size(uses) <= 1);
+	json_object_foreach(json_object_get(json_array_get(uses, 0), "counters"), name, counter)
+	{
+		sum += strtol(text_of(counter, "value"), NULL, 10);
+	}
+	return sum;
+}
+
+static bool is_left_out(const struct dra_counters *counters, const char *resource, const char *id)
+{
+	_cleanup_free_ char *key = dra_counters_key(resource, id);
+
+	return json_object_get(counters->left_out, key);
+}
+
+static void build(const char *text, bool lacking, struct dra_counters *ret)
+{
+	json_auto_t *resources = parse(text);
+
+	assert_int_equal(dra_counters_build(resources, lacking, ret), 0);
+}
+
+#define FUNCTIONS                                                                             \
+	"[{\"name\": \"v.e/pf\", \"devices\": [{\"id\": \"pf\", \"hardware\": [\"pci:0\"]}, " \
+	"{\"id\": \"other\", \"hardware\": [\"pci:9\"]}]}, "                                  \
+	"{\"name\": \"v.e/vf\", \"devices\": ["                                               \
+	"{\"id\": \"a\", \"hardware\": [\"pci:0.1\", \"<pci:0\"]}, "                          \
+	"{\"id\": \"b\", \"hardware\": [\"pci:0.2\", \"<pci:0\"]}, "                          \
+	"{\"id\": \"c\", \"hardware\": [\"pci:0.3\", \"<pci:0\"]}]}, "                        \
+	"{\"name\": \"v.e/again\", \"devices\": [{\"id\": \"a\", \"hardware\": [\"pci:0.1\"]}]}]"
+
+/* The parent has one counter of the number of its parts, and what two parts offer has its own. */
+static void test_parts(void **state)
+{
+	struct dra_counters counters;
+
+	build(FUNCTIONS, false, &counters);
+	assert_int_equal(json_array_size(counters.sets), 1);
+	assert_int_equal(taken(&counters, "v.e/pf", "pf"), 3);
+	assert_int_equal(taken(&counters, "v.e/vf", "a"), 2);
+	assert_int_equal(taken(&counters, "v.e/vf", "b"), 1);
+	assert_int_equal(taken(&counters, "v.e/again", "a"), 1);
+	assert_int_equal(taken(&counters, "v.e/pf", "other"), 0);
+	assert_int_equal(json_object_size(counters.wholes), 1);
+	assert_int_equal(json_object_size(counters.left_out), 0);
+	dra_counters_done(&counters);
+}
+
+/* Without counters, the first of the file is offered, and what it does not meet. */
+static void test_lacking(void **state)
+{
+	struct dra_counters counters;
+
+	build(FUNCTIONS, true, &counters);
+	assert_int_equal(json_array_size(counters.sets), 0);
+	assert_int_equal(json_object_size(counters.uses), 0);
+	assert_false(is_left_out(&counters, "v.e/pf", "pf"));
+	assert_false(is_left_out(&counters, "v.e/pf", "other"));
+	assert_true(is_left_out(&counters, "v.e/vf", "a"));
+	assert_true(is_left_out(&counters, "v.e/vf", "c"));
+	/* It meets no device that is offered. */
+	assert_false(is_left_out(&counters, "v.e/again", "a"));
+	dra_counters_done(&counters);
+}
+
+/* Counters would exclude the replicas of a shared device. */
+static void test_shared(void **state)
+{
+	struct dra_counters counters;
+
+	build("[{\"name\": \"v.e/a\", \"devices\": [{\"id\": \"x\", \"shared\": true, \"hardware\": "
+	      "[\"n\"]}]}, {\"name\": \"v.e/b\", \"devices\": [{\"id\": \"y\", \"hardware\": "
+	      "[\"n\"]}]}]",
+		false, &counters);
+	assert_int_equal(json_object_size(counters.uses), 0);
+	assert_true(is_left_out(&counters, "v.e/b", "y"));
+	dra_counters_done(&counters);
+}
+
+/* Processes of resources may report anything. */
+static void test_hostile(void **state)
+{
+	static const char *const texts[] = {
+		"[{\"name\": \"v.e/a\", \"devices\": [{\"id\": \"x\", \"hardware\": [1, null, \"\", "
+		"\"<\", {}, \"n\", \"n\", \"<n\"]}, {\"hardware\": \"n\"}, {\"id\": \"z\", "
+		"\"hardware\": [\"n\", 2]}]}, {}, 5]",
+		"{}",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		for (int lacking = 0; lacking <= 1; lacking++) {
+			struct dra_counters counters;
+
+			build(texts[i], lacking, &counters);
+			dra_counters_done(&counters);
+		}
+}
+
+static json_t *make_functions(int n)
+{
+	json_auto_t *parts = json_array();
+
+	for (int i = 0; i < n; i++)
+		assert_int_equal(
+			json_array_append_new(parts,
+				json_pack("{s:o, s:s, s:[o, s]}", "id", json_sprintf("vf-%d", i),
+					"health", "Healthy", "hardware",
+					json_sprintf("pci:0.%d", i), "<pci:0")),
+			0);
+	return json_pack("[{s:s, s:[{s:s, s:s, s:[s]}]}, {s:s, s:O}]", "name", "v.e/pf", "devices",
+		"id", "pf", "health", "Healthy", "hardware", "pci:0", "name", "v.e/vf", "devices",
+		parts);
+}
+
+/* A function with 128 virtual ones needs three slices of devices, and one counter. The whole comes
+ * last. */
+static void test_many_functions(void **state)
+{
+	json_auto_t *resources = make_functions(128);
+	const struct dra_inventory_options options = { .driver = "d.example" };
+	const struct dra_pool pool = { .driver = "d.example", .node = "n", .generation = 1 };
+	struct dra_inventory inventory;
+	json_auto_t *first = NULL, *last = NULL;
+	const json_t *devices, *sets;
+
+	assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+	assert_int_equal(json_array_size(inventory.slices), 5);
+	assert_int_equal(json_array_size(json_array_get(inventory.slices, 0)), 0);
+	devices = json_object_get(json_array_get(inventory.slices, 3), "devices");
+	assert_int_equal(json_array_size(devices), 1);
+	assert_non_null(strstr(text_of(json_array_get(devices, 0), "name"), "pf"));
+	sets = json_object_get(json_array_get(inventory.slices, 4), "sharedCounters");
+	assert_int_equal(json_array_size(sets), 1);
+	assert_int_equal(json_object_size(json_object_get(json_array_get(sets, 0), "counters")), 1);
+	first = dra_slice_object(&pool, &inventory, 0);
+	last = dra_slice_object(&pool, &inventory, 4);
+	assert_int_equal(json_integer_value(json_object_get(
+				 json_object_get(json_object_get(first, "spec"), "pool"),
+				 "resourceSliceCount")),
+		1);
+	assert_string_equal(
+		text_of(json_object_get(json_object_get(last, "spec"), "pool"), "name"), "n/parts");
+	assert_null(json_object_get(json_object_get(last, "spec"), "devices"));
+	dra_inventory_done(&inventory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_lacking),
+		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_many_functions),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

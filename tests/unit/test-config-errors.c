@@ -315,8 +315,7 @@ static const struct {
 			"2: resources[0] \"v.e/x\": evict_bare: has no effect: no health probe has severity = \"evict\", and `missing` has not either\n" },
 		{ ONE("force_after = 60;"),
 			"2: resources[0] \"v.e/x\": force_after: has no effect: no health probe has severity = \"evict\", and `missing` has not either\n" },
-		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; reason = \"missing\"; } );"),
-			SAID("health[0].reason: must not be \"missing\", which devplugd uses itself") },
+		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; reason = \"missing\"; } );"), SAID("health[0].reason: must not be \"missing\", which devplugd uses itself") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; reason = \"too hot\"; } );"),
 			SAID("health[0].reason: must have at most 63 letters, digits, \"-\", \"_\" and "
 			     "\".\", with a letter or digit at both ends, such as \"temperature\", not "
@@ -335,7 +334,8 @@ static const struct {
 			     "returns when the program exits 0") },
 		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; missing = \"bad\"; } );"),
 			SAID("health[0].missing: must be \"unhealthy\" or \"healthy\", not the string \"bad\"") },
-		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; recover = \"reboots\"; } );"), SAID("health[0].recover: unknown value \"reboots\", did you mean \"reboot\"?") },
+		{ ONE("health = ( { probe = \"file\"; path = \"/x\"; recover = \"reboots\"; } );"),
+			SAID("health[0].recover: unknown value \"reboots\", did you mean \"reboot\"?") },
 		{ ONE("prestart = { timeout = 5; };"), SAID("prestart.command: is missing") },
 		{ ONE("prestart = { command = \"scrub\"; };"),
 			SAID("prestart.command: must begin with the absolute path of a program, not \"scrub\"") },

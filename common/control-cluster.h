@@ -33,8 +33,8 @@ enum cluster_type {
 			      before. None: what was reported is removed */
 	CLUSTER_EVICT,     /* [fd] sealed memfd with JSON, see dra/model/eviction-order.h */
 	CLUSTER_HOLDERS,   /* [number, fd] answers HOLDERS_WANTED; sealed memfd with JSON: by
-			      resource,   an array of {"id", "namespace", "pod"} for each container's
-			      device */
+			      resource, an array of {"id", "namespace", "pod"} for each
+			      container's device */
 	/* devplugd-cluster to supervisor */
 	CLUSTER_SESSION_ENDED, /* [session, text] why */
 	CLUSTER_FILE_WANTED,   /* [number, text] the kubeconfig file, if empty, or a path that is in

@@ -20,7 +20,7 @@ RESOURCE_MEMBERS = {
     "name": str, "driver": str, "state": str, "reason": str, "pid": int, "session": int, "restarts": int,
     "registered": bool, "devices_total": int, "devices_healthy": int, "devices_noticed": int, "since": str, "next_try": str,
     "registration": str, "refused": bool, "note": str, "allocations": int, "last_allocation": str, "devices": list,
-    "scan_notes": list, "failures": list, "offered": int, "healthy": int, "in_use": NUMBER, "free": NUMBER,
+    "scan_notes": list, "failures": list, "labels_failure": str, "offered": int, "healthy": int, "in_use": NUMBER, "free": NUMBER,
 }
 DEVICE_MEMBERS = {"id": str, "health": str, "reason": str, "since": str, "numa": list, "findings": list, "allocations": int,
                   "replicas": int, "pods": list, "booked": list}

@@ -844,6 +844,9 @@ static bool is_given_file(const char *path)
 	return !ask(&question, CLUSTER_FILE, &answer) || answer.fds[0] >= 0;
 }
 
+/* As a kubelet's call gives. */
+#define CALL_TIME (40 * USEC_PER_SEC)
+
 static char refusal[CONTROL_TEXT_MAX];
 
 /* If not, `refusal` has the reason. */
@@ -853,6 +856,7 @@ static bool is_claim_prepared(const char *text)
 	_cleanup_control_ struct control_message answer = CLUSTER_MESSAGE_INIT(0);
 
 	question.driver = question.number = 1;
+	question.until = now_usec(CLOCK_MONOTONIC) + CALL_TIME;
 	question.fds[0] = sealed_new("claim", text, strlen(text));
 	if (!ask(&question, CLUSTER_PREPARED, &answer))
 		return true;
@@ -999,6 +1003,7 @@ static void send_claim(const char *uid, const char *devices, uint64_t number)
 		devices);
 	message.driver = 1;
 	message.number = number;
+	message.until = now_usec(CLOCK_MONOTONIC) + CALL_TIME;
 	message.fds[0] = sealed_new("claim", text, strlen(text));
 	(void)control_send(CONTROL_FD, &message);
 }

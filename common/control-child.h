@@ -34,11 +34,10 @@ enum child_type {
 	CHILD_FORGET,      /* [text] an id that counts as not booked, see inventory_forget() */
 	CHILD_RELEASE,     /* [phase, text] text: a device that was reset, or empty */
 	CHILD_COUNTERS,    /* [fd] the page that a resource's process counts into, see counters.h */
-	CHILD_EDIT, /* [number, text, fd] sealed memfd with offered ids, one a line. Asks what a
-		       container with these ids gets; the child answers EDITS. Text: empty
-		       if they are assigned now, which runs prestart; CHILD_EDIT_ADMIN if
-		       that is for admin access; else the hash of their edits, or "-" if
-		       there are none */
+	CHILD_EDIT, /* [number, text, fd] sealed memfd with JSON, see proto/plugin/edits.h. Asks
+		       what a container with devices gets; the child answers EDITS. Text: empty if
+		       they are assigned now, which runs prestart; CHILD_EDIT_ADMIN if that is for
+		       admin access; else the hash of their edits, or "-" if there are none */
 	CHILD_SCAN, /* [number] scan soon; the child answers SCANNED after the CLAIMS of what it
 		       found */
 	CHILD_LAST_COMPLETE, /* [fd] the last complete list of devices, that an earlier process

@@ -9,6 +9,7 @@
 #include "dra/dra-allocation.h"
 
 #include "common/json-read.h"
+#include "dra/dra-shares.h"
 #include "dra/model/dra-names.h"
 #include "drivers/model/parameter.h"
 
@@ -197,6 +198,9 @@ static int add_result(json_t *devices, json_t *metadata, const json_t *result, c
 	if (!device)
 		return error_set(error, -ENOMEM, "out of memory");
 	r = set_parameters(device, config, known->driver, request, error);
+	/* Admin access takes nothing. */
+	if (r >= 0 && !json_is_true(json_object_get(result, "adminAccess")))
+		r = dra_share_read(device, devices, result, known->driver, found, error);
 	if (r >= 0 && json_array_append(devices, device) < 0)
 		r = error_set(error, -ENOMEM, "out of memory");
 	return r < 0 ? r : add_metadata(metadata, device, request, found, error);

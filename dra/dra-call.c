@@ -42,7 +42,7 @@ struct device_block {
 	char *request[1];
 };
 
-static int fill_device(struct device_block *block, const json_t *device)
+static int fill_device(struct device_block *block, enum dra_call_kind kind, const json_t *device)
 {
 	Dra__Device *made = &block->device;
 
@@ -52,6 +52,8 @@ static int fill_device(struct device_block *block, const json_t *device)
 	made->n_request_names = 1;
 	made->pool_name = mutable_text_of(device, "pool");
 	made->device_name = mutable_text_of(device, "name");
+	if (kind == DRA_CALL_PREPARE && *text_of(device, "share"))
+		made->share_id = mutable_text_of(device, "share");
 	made->n_cdi_device_ids =
 		take_strings(json_object_get(device, "cdi"), &made->cdi_device_ids);
 	return made->cdi_device_ids ? 0 : -ENOMEM;
@@ -65,8 +67,8 @@ struct claim_block {
 	size_t n_devices;
 };
 
-static int fill_claim(
-	struct claim_block *block, const Dra__Claim *claim, const struct dra_outcome *outcome)
+static int fill_claim(struct claim_block *block, enum dra_call_kind kind, const Dra__Claim *claim,
+	const struct dra_outcome *outcome)
 {
 	size_t n = json_array_size(outcome->devices);
 
@@ -83,7 +85,8 @@ static int fill_claim(
 	for (; block->n_devices < n; block->n_devices++) {
 		struct device_block *device = &block->devices[block->n_devices];
 
-		if (fill_device(device, json_array_get(outcome->devices, block->n_devices)) < 0)
+		if (fill_device(device, kind, json_array_get(outcome->devices, block->n_devices)) <
+			0)
 			return -ENOMEM;
 		block->pointers[block->n_devices] = &device->device;
 	}
@@ -109,7 +112,7 @@ static void answer_prepare(struct dra_call *call)
 	int r = blocks && entries ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < call->n_claims && r >= 0; i++) {
-		r = fill_claim(&blocks[i], call->claims[i], &call->outcomes[i]);
+		r = fill_claim(&blocks[i], call->kind, call->claims[i], &call->outcomes[i]);
 		entries[i] = &blocks[i].entry;
 	}
 	response.claims = entries;
@@ -158,9 +161,10 @@ static uint64_t time_for(uint64_t timeout)
 	return caller - MIN_OF(ANSWER_TIME, caller / 2);
 }
 
-struct dra_call *dra_call_new(struct rpc_call *rpc, bool prepare, const uint8_t *data, size_t size,
-	atomic_size_t *counter)
+struct dra_call *dra_call_new(struct rpc_call *rpc, enum dra_call_kind kind, const uint8_t *data,
+	size_t size, atomic_size_t *counter)
 {
+	bool prepare = kind != DRA_CALL_UNPREPARE;
 	struct message message =
 		message_unpack(prepare ? &dra__node_prepare_resources_request__descriptor
 				       : &dra__node_unprepare_resources_request__descriptor,
@@ -181,6 +185,7 @@ struct dra_call *dra_call_new(struct rpc_call *rpc, bool prepare, const uint8_t 
 	*call = (struct dra_call){
 		.counter = counter,
 		.call = rpc,
+		.kind = kind,
 		.prepare = prepare,
 		.arrived_at = now_usec(CLOCK_MONOTONIC),
 		.message = message,

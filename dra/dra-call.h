@@ -36,11 +36,15 @@ struct dra_outcome {
 	char *failure;
 };
 
+/* v1beta1 of the service has no field for the id of a share. */
+enum dra_call_kind { DRA_CALL_PREPARE, DRA_CALL_PREPARE_BETA, DRA_CALL_UNPREPARE };
+
 struct dra_call {
 	struct mailbox_message base;
 	struct dra_call *next;
 	atomic_size_t *counter; /* of the calls of its kind that wait */
 	struct rpc_call *call;
+	enum dra_call_kind kind;
 	bool prepare;
 	uint64_t arrived_at; /* CLOCK_MONOTONIC */
 	uint64_t until;      /* when all claims have their outcome, before the kubelet gives up */
@@ -53,8 +57,8 @@ struct dra_call {
 
 /* Reads a request, on any thread, and takes a place in the counter. NULL: the call is answered with
  * the reason. */
-struct dra_call *dra_call_new(struct rpc_call *rpc, bool prepare, const uint8_t *data, size_t size,
-	atomic_size_t *counter);
+struct dra_call *dra_call_new(struct rpc_call *rpc, enum dra_call_kind kind, const uint8_t *data,
+	size_t size, atomic_size_t *counter);
 
 /* Sends the outcomes of all claims, or fails as a whole. Both free the call. */
 void dra_call_answer(struct dra_call *call);

@@ -72,11 +72,12 @@ static void on_cancelled(struct rpc_call *call, void *userdata)
 }
 
 /* Calls of one kind that wait do not keep out the other kind. */
-static void take_call(
-	struct dra_node *node, struct rpc_call *rpc, bool prepare, const uint8_t *data, size_t size)
+static void take_call(struct dra_node *node, struct rpc_call *rpc, enum dra_call_kind kind,
+	const uint8_t *data, size_t size)
 {
+	bool unprepare = kind == DRA_CALL_UNPREPARE;
 	struct dra_call *call = dra_call_new(
-		rpc, prepare, data, size, prepare ? &node->n_prepares : &node->n_unprepares);
+		rpc, kind, data, size, unprepare ? &node->n_unprepares : &node->n_prepares);
 
 	if (!call)
 		return;
@@ -87,18 +88,23 @@ static void take_call(
 
 static void on_prepare(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
 {
-	take_call(userdata, call, true, data, size);
+	take_call(userdata, call, DRA_CALL_PREPARE, data, size);
+}
+
+static void on_prepare_beta(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
+{
+	take_call(userdata, call, DRA_CALL_PREPARE_BETA, data, size);
 }
 
 static void on_unprepare(struct rpc_call *call, const uint8_t *data, size_t size, void *userdata)
 {
-	take_call(userdata, call, false, data, size);
+	take_call(userdata, call, DRA_CALL_UNPREPARE, data, size);
 }
 
 static const struct rpc_method methods[] = {
 	{ .path = METHOD_DRA("v1", DRA_PREPARE), .on_call = on_prepare },
 	{ .path = METHOD_DRA("v1", DRA_UNPREPARE), .on_call = on_unprepare },
-	{ .path = METHOD_DRA("v1beta1", DRA_PREPARE), .on_call = on_prepare },
+	{ .path = METHOD_DRA("v1beta1", DRA_PREPARE), .on_call = on_prepare_beta },
 	{ .path = METHOD_DRA("v1beta1", DRA_UNPREPARE), .on_call = on_unprepare },
 	{ .path = METHOD_DRA_HEALTH("v1") },
 	{ .path = METHOD_DRA_HEALTH("v1alpha1") },

@@ -18,6 +18,8 @@
 #define DRA_REQUEST_NAME_MAX 63
 /* The maximum length of a claim's uid, which is a part of the name of its CDI file. */
 #define DRA_CLAIM_ID_MAX 64
+/* The maximum length of a share's id, which is a UUID. */
+#define DRA_SHARE_ID_MAX 36
 
 /* The maximum number of devices of a claim. The API allows 32. */
 #define DRA_DEVICES_MAX 128

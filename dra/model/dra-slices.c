@@ -6,12 +6,11 @@
  */
 #include "dra/model/dra-slices.h"
 
-#include <inttypes.h>
-
 #include "common/finding.h"
 #include "common/json-read.h"
 #include "dra/model/dra-counters.h"
 #include "dra/model/dra-names.h"
+#include "dra/model/slice-amounts.h"
 #include "dra/model/slice-lacks.h"
 #include "dra/model/slice-order.h"
 #include "drivers/model/declaration.h"
@@ -22,14 +21,14 @@
 /* k8s.io/api/resource/v1, DeviceMaxIDLength. */
 #define TAINT_VALUE_MAX 63
 #define LOWER_CASE      "abcdefghijklmnopqrstuvwxyz"
-#define CAPACITY_MEMORY "memory"
+/* Attributes that are added behind those of the report, unless it has them. */
+#define N_CNI 2
 
 /* --- attributes --- */
 
 static void add_attribute(json_t *attributes, const char *name, json_t *value)
 {
-	/* A device may have a capacity, too. */
-	if (json_object_size(attributes) < ATTRIBUTES_MAX - 1 && !json_object_get(attributes, name))
+	if (json_object_size(attributes) < ATTRIBUTES_MAX && !json_object_get(attributes, name))
 		(void)json_object_set(attributes, name, value);
 	json_decref(value);
 }
@@ -78,7 +77,9 @@ static bool is_valid(const char *driver, const char *name, const json_t *attribu
 	return !attribute_is_built_in(name);
 }
 
-static json_t *make_attributes(const char *driver, const char *resource, const json_t *device)
+/* The API counts attributes and capacities together. */
+static json_t *make_attributes(
+	const char *driver, const char *resource, const json_t *device, size_t n_capacities)
 {
 	json_t *reported = json_object_get(device, "attributes"), *value;
 	const char *id = text_of(device, "id"), *address, *key;
@@ -92,72 +93,13 @@ static json_t *make_attributes(const char *driver, const char *resource, const j
 	if (json_array_size(numa) == 1)
 		add_attribute(attributes, "resource.kubernetes.io/numaNode",
 			json_pack("{s:O}", "int", json_array_get(numa, 0)));
-	json_object_foreach(reported, key, value) if (is_valid(driver, key, value))
+	json_object_foreach(reported, key, value) if (is_valid(driver, key, value) &&
+		json_object_size(attributes) + n_capacities + N_CNI < ATTRIBUTES_MAX)
 		add_attribute(attributes, key, json_incref(value));
 	address = text_of(json_object_get(attributes, ATTRIBUTE_PCI_ADDRESS), "string");
 	add_string(attributes, ATTRIBUTE_CNI_DEVICE, *address ? address : id);
 	add_string(attributes, ATTRIBUTE_CNI_RESOURCE, name);
 	return attributes;
-}
-
-/* --- capacity --- */
-
-/* "80Gi", "16384" or "5k" as a number. */
-static int read_quantity(const char *text, uint64_t *ret)
-{
-	static const char suffixes[] = "kMGTPE";
-	const char *suffix;
-	uint64_t number = 0;
-	size_t factors = 0;
-
-	for (; *text >= '0' && *text <= '9'; text++)
-		if (__builtin_mul_overflow(number, 10, &number) ||
-			__builtin_add_overflow(number, (uint64_t)(*text - '0'), &number))
-			return -ERANGE;
-	if (number == 0)
-		return -EINVAL;
-	suffix = *text ? strchr(suffixes, *text == 'K' ? 'k' : *text) : NULL;
-	if (suffix) {
-		bool binary = text[1] == 'i';
-
-		factors = (size_t)(suffix - suffixes) + 1;
-		if (*text == (binary ? 'k' : 'K'))
-			return -EINVAL;
-		for (size_t i = 0; i < factors; i++)
-			if (__builtin_mul_overflow(number, binary ? 1024U : 1000U, &number))
-				return -ERANGE;
-		text += binary ? 2 : 1;
-	}
-	if (*text || number > INT64_MAX)
-		return -EINVAL;
-	*ret = number;
-	return 0;
-}
-
-/* Uses the API server's form; another form would be written again and again. */
-static void write_quantity(uint64_t number, char *buffer, size_t size)
-{
-	bool binary = number % 1024 == 0;
-	unsigned base = binary ? 1024 : 1000;
-	size_t factors = 0;
-
-	for (; factors < 6 && number % base == 0; factors++)
-		number /= base;
-	(void)snprintf(buffer, size, "%" PRIu64 "%.1s%s", number,
-		factors == 0 ? "" : &(binary ? "KMGTPE" : "kMGTPE")[factors - 1],
-		factors > 0 && binary ? "i" : "");
-}
-
-/* NULL if it is unknown. */
-static json_t *make_capacity(const json_t *device)
-{
-	uint64_t number;
-	char value[32];
-
-	if (read_quantity(text_of(device, "memory"), &number) < 0)
-		return NULL;
-	write_quantity(number, value, sizeof(value));
-	return json_pack("{s:{s:s}}", CAPACITY_MEMORY, "value", value);
 }
 
 /* --- devices --- */
@@ -295,6 +237,8 @@ static bool is_offered(const json_t *device)
 struct building {
 	const struct dra_inventory_options *options;
 	const char *resource;
+	const json_t *units; /* see collect_units() */
+	json_t *waiting;     /* by unit: the reported device, if claims hold it in another way */
 	size_t n_devices;
 	struct dra_inventory *inventory;
 	struct dra_counters counters;
@@ -302,17 +246,22 @@ struct building {
 };
 
 /* What a slice has of a device. NULL if memory is short: a bad device may not lose its taint. */
-static json_t *make_device(
-	const struct building *building, const char *name, const json_t *device, json_t *attributes)
+static json_t *make_device(const struct building *building, const char *name, const json_t *device,
+	enum slice_use use, json_t *attributes, json_t *capacity)
 {
+	unsigned lacks = building->options->lacks;
 	json_auto_t *taints = make_taints(building->options, device);
-	bool tainted =
-		json_array_size(taints) > 0 && !(building->options->lacks & 1U << LACK_TAINTS);
+	bool tainted = json_array_size(taints) > 0 && !(lacks & 1U << LACK_TAINTS);
+	json_t *made = json_pack("{s:s, s:O, s:O*, s:O*}", "name", name, "attributes", attributes,
+		"capacity", capacity, "taints", tainted ? taints : NULL);
 
-	return taints
-		? json_pack("{s:s, s:O, s:o*, s:O*}", "name", name, "attributes", attributes,
-			  "capacity", make_capacity(device), "taints", tainted ? taints : NULL)
-		: NULL;
+	if (!taints || !made ||
+		(use == SLICE_SHARE && !(lacks & 1U << LACK_AMOUNTS) &&
+			json_object_set_new(made, "allowMultipleAllocations", json_true()) < 0)) {
+		json_decref(made);
+		return NULL;
+	}
+	return made;
 }
 
 /* The slice of the next device; NULL if memory is short. */
@@ -370,15 +319,81 @@ static int add_part(struct building *building, const char *key, json_t *made)
 	return -ENOMEM;
 }
 
-static int add_replica(
-	struct building *building, const json_t *device, json_int_t replica, bool withheld)
+/* The key of a device, of which claims may hold replicas or parts. NULL: no memory. */
+static char *unit_key(const char *resource, const char *offered_id)
+{
+	size_t length = strlen(offered_id);
+	unsigned replica;
+	char *key;
+
+	(void)offered_id_split(offered_id, &length, &replica);
+	return format_text(&key, "%s\t%.*s", resource, (int)length, offered_id) < 0 ? NULL : key;
+}
+
+/* Returns, by unit, how claims hold it: a set of bits (1 << enum slice_use). NULL: no memory. */
+static json_t *collect_units(json_t *held)
+{
+	json_t *units = json_object(), *device;
+	const char *name;
+
+	json_object_foreach(held, name, device)
+	{
+		_cleanup_free_ char *key =
+			unit_key(text_of(device, "resource"), text_of(device, "id"));
+		json_int_t uses = json_integer_value(key ? json_object_get(units, key) : NULL);
+
+		if (!key ||
+			json_object_set_new(units, key,
+				json_integer(uses | 1 << slice_use_of_held(device))) < 0) {
+			json_decref(units);
+			return NULL;
+		}
+	}
+	return units;
+}
+
+/* Whether the device waits until claims end that hold it in another way. Returns 1, 0 or -ENOMEM.
+ */
+static int is_waiting(const struct building *building, const json_t *device, enum slice_use use)
+{
+	_cleanup_free_ char *key = NULL;
+	json_int_t uses;
+
+	if (json_object_size(building->units) == 0)
+		return 0;
+	key = unit_key(building->resource, text_of(device, "id"));
+	if (!key)
+		return -ENOMEM;
+	uses = json_integer_value(json_object_get(building->units, key));
+	if (!(uses & ~(json_int_t)(1 << use)))
+		return 0;
+	return json_object_set(building->waiting, key, (json_t *)(uintptr_t)device) < 0 ? -ENOMEM
+											: 1;
+}
+
+/* What is known of a device by its name. */
+static json_t *describe(const struct building *building, const json_t *device, const char *id,
+	enum slice_use use, json_t *attributes, bool part)
+{
+	const char *driver = building->options->driver;
+	bool counted = use == SLICE_SHARE || use == SLICE_PART;
+
+	return json_pack("{s:s, s:s, s:b, s:s, s:O, s:O*, s:o*, s:i, s:o*, s:o*}", "resource",
+		building->resource, "id", id, "healthy", (int)is_healthy(device), "reason",
+		text_of(device, "reason"), "attributes", attributes, "interface",
+		json_object_get(device, "interface"), "part", part ? json_true() : NULL, "use",
+		(int)use, "of", counted ? slice_totals(device, driver) : NULL, "amounts",
+		use == SLICE_PART ? slice_part_amounts(device, driver) : NULL);
+}
+
+static int add_place(struct building *building, const struct slice_place *place, enum slice_use use)
 {
 	const struct dra_inventory_options *options = building->options;
 	char buffer[OFFERED_ID_MAX + 1], name[DRA_DEVICE_NAME_MAX + 1];
-	const char *offered = text_of(device, "id");
+	const char *id = text_of(place->device, "id"), *offered = id;
 	json_t *names = building->inventory->names;
 	_cleanup_free_ char *key = dra_counters_key(building->resource, offered);
-	json_auto_t *attributes = NULL;
+	json_auto_t *attributes = NULL, *capacity = NULL;
 	bool offer, held, elsewhere, part, left_out;
 
 	if (!key)
@@ -386,44 +401,56 @@ static int add_replica(
 	part = json_object_get(building->counters.uses, key);
 	left_out = json_object_get(building->counters.left_out, key);
 
-	if (json_is_true(json_object_get(device, "shared")))
-		offered = offered_id_make(offered, (unsigned)replica, buffer);
+	if (use == SLICE_REPLICA || use == SLICE_PART)
+		offered = offered_id_make(id, (unsigned)place->replica, buffer);
 	dra_device_name(building->resource, offered, name);
 	if (json_object_get(names, name))
 		return 0;
-	attributes = make_attributes(options->driver, building->resource, device);
+	capacity = slice_capacity(place->device, options->driver, use);
+	attributes = make_attributes(
+		options->driver, building->resource, place->device, json_object_size(capacity));
+	/* The resource's process knows no parts. */
 	if (json_object_set_new(names, name,
-		    json_pack("{s:s, s:s, s:b, s:s, s:O, s:o*, s:O*}", "resource",
-			    building->resource, "id", offered, "healthy", (int)is_healthy(device),
-			    "reason", text_of(device, "reason"), "attributes", attributes, "part",
-			    part ? json_true() : NULL, "interface",
-			    json_object_get(device, "interface"))) < 0)
+		    describe(building, place->device, use == SLICE_PART ? id : offered, use,
+			    attributes, part)) < 0)
 		return -ENOMEM;
-	offer = is_offered(device) && !withheld && !left_out &&
-		(is_healthy(device) || !(options->lacks & 1U << LACK_TAINTS));
+	offer = is_offered(place->device) && !place->withheld && !left_out &&
+		(is_healthy(place->device) || !(options->lacks & 1U << LACK_TAINTS));
 	if (!offer && json_object_set_new(building->inventory->bound, name, json_true()) < 0)
 		return -ENOMEM;
 	held = is_held(options, name, &elsewhere);
 	if (part)
 		return elsewhere || (!offer && !held)
 			? 0
-			: add_part(building, key, make_device(building, name, device, attributes));
+			: add_part(building, key,
+				  make_device(building, name, place->device, use, attributes,
+					  capacity));
 	if (elsewhere || (!offer && !held))
 		return leave_out(building);
-	return add_to_slice(building, make_device(building, name, device, attributes));
+	return add_to_slice(
+		building, make_device(building, name, place->device, use, attributes, capacity));
 }
 
 static int add_resource(struct building *building, const json_t *resource)
 {
+	const struct dra_inventory_options *options = building->options;
 	_cleanup_free_ struct slice_place *places = NULL;
 	size_t n = 0;
 	int r;
 
 	building->resource = text_of(resource, "name");
-	r = slice_order(
-		json_object_get(resource, "devices"), DRA_RESOURCE_DEVICES_MAX, &places, &n);
-	for (size_t i = 0; i < n && r >= 0; i++)
-		r = add_replica(building, places[i].device, places[i].replica, places[i].withheld);
+	r = slice_order(json_object_get(resource, "devices"), DRA_RESOURCE_DEVICES_MAX,
+		options->driver, options->lacks, &places, &n);
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		enum slice_use use =
+			slice_use_of(places[i].device, options->driver, options->lacks);
+
+		r = is_waiting(building, places[i].device, use);
+		if (r > 0)
+			r = leave_out(building);
+		else if (r == 0)
+			r = add_place(building, &places[i], use);
+	}
 	return r;
 }
 
@@ -461,7 +488,39 @@ static int add_parts(struct building *building)
 		: add_slices(building, "sharedCounters", building->counters.sets, DRA_SETS_MAX);
 }
 
-/* Adds devices that a claim holds, but whose resource does not list them any more. */
+/* Adds a device as claims hold it. */
+static int add_held(
+	struct building *building, const char *name, const json_t *held, const json_t *device)
+{
+	json_auto_t *capacity = slice_capacity_held(held);
+	json_auto_t *attributes = make_attributes(
+		building->options->driver, building->resource, device, json_object_size(capacity));
+
+	return add_to_slice(building,
+		make_device(building, name, device, slice_use_of_held(held), attributes, capacity));
+}
+
+/* It gets no other claim: claims have the whole capacity that it shows. */
+static int add_waiting(
+	struct building *building, const char *name, const json_t *held, const json_t *device)
+{
+	enum slice_use use = slice_use_of_held(held);
+	json_auto_t *attributes =
+		make_attributes(building->options->driver, building->resource, device, 0);
+	json_auto_t *known =
+		describe(building, device, text_of(held, "id"), use, attributes, false);
+	json_t *amounts = json_object_get(held, "amounts");
+
+	if (!known || json_object_set_new(building->inventory->bound, name, json_true()) < 0 ||
+		(amounts && json_object_set(known, "of", amounts) < 0) ||
+		(use == SLICE_PART && json_object_set(known, "amounts", amounts) < 0) ||
+		json_object_set(building->inventory->names, name, known) < 0)
+		return -ENOMEM;
+	return add_held(building, name, held, device);
+}
+
+/* Adds devices that a claim holds, but that are not offered in this way, or whose resource does not
+ * list them any more. */
 static int add_unlisted(struct building *building)
 {
 	json_t *held = (json_t *)(uintptr_t)building->options->held, *device;
@@ -470,17 +529,23 @@ static int add_unlisted(struct building *building)
 
 	json_object_foreach(held, name, device)
 	{
-		json_auto_t *gone = NULL, *attributes = NULL;
+		_cleanup_free_ char *key = NULL;
+		json_auto_t *gone = NULL;
+		const json_t *waiting;
 		bool elsewhere;
 
 		if (r < 0 || json_object_get(building->inventory->names, name) ||
 			!is_held(building->options, name, &elsewhere) || elsewhere)
 			continue;
 		building->resource = text_of(device, "resource");
+		key = unit_key(building->resource, text_of(device, "id"));
+		waiting = key ? json_object_get(building->waiting, key) : NULL;
+		if (waiting) {
+			r = add_waiting(building, name, device, waiting);
+			continue;
+		}
 		gone = json_pack("{s:s, s:s}", "id", text_of(device, "id"), "cause", "gone");
-		attributes = make_attributes(building->options->driver, building->resource, gone);
-		r = gone ? add_to_slice(building, make_device(building, name, gone, attributes))
-			 : -ENOMEM;
+		r = key && gone ? add_held(building, name, device, gone) : -ENOMEM;
 	}
 	return r;
 }
@@ -493,16 +558,22 @@ int dra_inventory_build(const json_t *resources, const struct dra_inventory_opti
 		.names = json_object(),
 		.bound = json_object(),
 	};
+	json_auto_t *units = collect_units((json_t *)(uintptr_t)options->held);
+	json_auto_t *waiting = json_object();
 	struct building building = {
 		.options = options,
+		.units = units,
+		.waiting = waiting,
 		.inventory = &inventory,
 		.parts = json_array(),
 		.wholes = json_array(),
 	};
 	const json_t *resource;
 	size_t i;
-	int r = dra_counters_build(
-		resources, options->lacks & 1U << LACK_COUNTERS, &building.counters);
+	int r = !units || !waiting
+		? -ENOMEM
+		: dra_counters_build(
+			  resources, options->lacks & 1U << LACK_COUNTERS, &building.counters);
 
 	json_array_foreach(resources, i, resource) if (r >= 0) r =
 		add_resource(&building, resource);
@@ -532,6 +603,19 @@ void dra_inventory_done(struct dra_inventory *inventory)
 	*inventory = (struct dra_inventory){ 0 };
 }
 
+/* Whether claims hold the device in another way than it is published. */
+static bool is_held_otherwise(const json_t *known, const json_t *held)
+{
+	return json_integer_value(json_object_get(known, "use")) != slice_use_of_held(held);
+}
+
+static bool has_same_amounts(const json_t *held, const json_t *other)
+{
+	const json_t *a = json_object_get(held, "amounts"), *b = json_object_get(other, "amounts");
+
+	return a == b || json_equal(a, b);
+}
+
 /* Whether the slices depend on a device that is in `held`, but not by the same driver in `other`.
  */
 static bool depends(const struct dra_inventory *inventory, const char *driver, const json_t *held,
@@ -543,12 +627,16 @@ static bool depends(const struct dra_inventory *inventory, const char *driver, c
 	json_object_foreach((json_t *)(uintptr_t)held, name, device)
 	{
 		const json_t *same = json_object_get(other, name);
-		bool listed = json_object_get(inventory->names, name);
+		const json_t *listed = json_object_get(inventory->names, name);
+		bool bound = json_object_get(inventory->bound, name);
 		bool matters = streq(text_of(device, "driver"), driver)
-			? !listed || json_object_get(inventory->bound, name)
-			: listed;
+			? !listed || bound || is_held_otherwise(listed, device)
+			: listed != NULL;
 
 		if (matters && !(same && streq(text_of(same, "driver"), text_of(device, "driver"))))
+			return true;
+		/* The slice shows the amounts that are held, or the device begins to wait. */
+		if (matters && !has_same_amounts(same, device))
 			return true;
 	}
 	return false;

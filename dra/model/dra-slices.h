@@ -27,8 +27,10 @@ struct dra_inventory {
 			  * The slices of the pool of devices with counters follow: objects with the
 			  * members "devices" or "sharedCounters" of each */
 	json_t *names;   /* for each device: {"resource", "id", "healthy", "reason", "attributes",
-			  * "interface": of a network function, or absent, and "part": true if it is
-			  * in that pool} */
+			  * "use"}, the last one of enum slice_use, with "interface" of a network
+			  * function, and "part": true if it is in that pool; if claims get amounts
+			  * of it, "of": {NAME: amount} that it has, and "amounts" of the part, if it
+			  * is one */
 	json_t *bound;   /* names of listed devices that are in their slice only while a claim holds
 			  * them */
 	size_t left_out; /* devices that are not in their slice */
@@ -38,8 +40,11 @@ struct dra_inventory_options {
 	const char *driver;
 	unsigned lacks;     /* bits of enum slice_lack: what the API server does not have */
 	const json_t *held; /* by name of the device: {"driver", "resource", "id"} of each device
-			     * that a claim holds; NULL: none. One that a claim of another driver
-			     * holds is left out: it is in the slices of that driver. */
+			     * that a claim holds, with the sum of "amounts" if claims have amounts
+			     * of it, and "share" if these are shares; NULL: none. One that a claim
+			     * of another driver holds is left out: it is in the slices of that
+			     * driver. A device that is offered in another way now, for example
+			     * shared by amount, waits until no claim holds it. */
 };
 
 /* Whether an attribute has exactly one value, of the type of its name and in the published form. */

@@ -9,22 +9,27 @@
 #include "common/json-read.h"
 
 static const struct {
-	const char *field; /* keys joined by ".", with "[]" for each element and for each key of a
-			    * map; its members belong to it; NULL: any other */
-	bool refused;      /* the server refuses such a slice; otherwise it drops the field */
+	const char *fields[2]; /* keys joined by ".", with "[]" for each element and for each key of
+				* a map; its members belong to it; none: any other */
+	bool refused;          /* the server refuses such a slice; otherwise it drops the field */
 	const char *text;
 } lacks[_LACK_MAX] = {
-	[LACK_TAINTS] = { "spec.devices[].taints", false,
+	[LACK_TAINTS] = { { "spec.devices[].taints" }, false,
 		"device taints (feature gate DRADeviceTaints): unhealthy devices are left out of "
 		"the ResourceSlices" },
-	[LACK_COUNTERS] = { "spec.devices[].consumesCounters", false,
+	[LACK_COUNTERS] = { { "spec.devices[].consumesCounters" }, false,
 		"counters (feature gate DRAPartitionableDevices): of devices that share hardware "
 		"(overlap = \"exclusive\"), only those of the first resource are in the "
 		"ResourceSlices" },
-	[LACK_NOTICES] = { "spec.devices[].taints[].effect", true,
+	[LACK_NOTICES] = { { "spec.devices[].taints[].effect" }, true,
 		"the effect None of device taints: probes of severity \"notice\" do not show in "
 		"the ResourceSlices" },
-	[LACK_OTHER] = { NULL, false,
+	[LACK_AMOUNTS] = { { "spec.devices[].allowMultipleAllocations",
+				   "spec.devices[].capacity[].requestPolicy" },
+		false,
+		"devices that are shared by amount (feature gate DRAConsumableCapacity): each is "
+		"published as devices of the default amount, or as one device" },
+	[LACK_OTHER] = { { NULL }, false,
 		"a field that devplugd publishes: the log has its name; devices are published "
 		"without it" },
 };
@@ -44,8 +49,9 @@ static bool is_field(const char *path, const char *field)
 static enum slice_lack find_lack(const char *path, bool refused)
 {
 	for (size_t i = 0; i < _LACK_MAX; i++)
-		if (lacks[i].refused == refused && is_field(path, lacks[i].field))
-			return (enum slice_lack)i;
+		for (size_t k = 0; k < ARRAY_SIZE(lacks[i].fields); k++)
+			if (lacks[i].refused == refused && is_field(path, lacks[i].fields[k]))
+				return (enum slice_lack)i;
 	return LACK_OTHER;
 }
 

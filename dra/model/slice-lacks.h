@@ -15,6 +15,7 @@ enum slice_lack {
 	LACK_TAINTS,
 	LACK_COUNTERS,
 	LACK_NOTICES, /* taints with the effect None */
+	LACK_AMOUNTS, /* devices that claims share by amount */
 	LACK_OTHER,   /* a field that is not in the table */
 	_LACK_MAX,
 };

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "common/json-read.h"
+#include "dra/model/slice-amounts.h"
 #include "drivers/model/device.h"
 
 /* Behind all NUMA nodes: devices with none, or with several. */
@@ -51,14 +52,16 @@ static void compare_with_others(struct slice_place *place, json_t *cards, json_t
 	place->turn = count(nodes, key);
 }
 
-/* Adds the replicas of a device. Some may still be in use by the device plugin; their numbers are
- * sorted. */
-static int add_replicas(const struct slice_place *first, size_t maximum,
+/* Adds the replicas or parts of a device. Some replicas may still be in use by the device plugin;
+ * their numbers are sorted. */
+static int add_replicas(const struct slice_place *first, size_t maximum, size_t n_parts,
 	struct slice_place **places, size_t *n_places)
 {
 	const json_t *withheld = json_object_get(first->device, "withheld");
 	const json_t *replicas = json_object_get(first->device, "replicas");
-	json_int_t n = replicas ? json_integer_value(replicas) : 1;
+	json_int_t n = n_parts > 1 ? (json_int_t)n_parts
+		: replicas         ? json_integer_value(replicas)
+				   : 1;
 	size_t next = 0;
 
 	for (json_int_t k = 0; k < n && *n_places < maximum; k++) {
@@ -121,13 +124,13 @@ static void sort(const char *prefer, struct slice_place *places, size_t n_places
 			qsort(places, n_places, sizeof(*places), orders[i].compare);
 }
 
-int slice_order(
-	const json_t *devices, size_t maximum, struct slice_place **ret_places, size_t *ret_count)
+int slice_order(const json_t *devices, size_t maximum, const char *driver, unsigned lacks,
+	struct slice_place **ret_places, size_t *ret_count)
 {
 	json_auto_t *cards = json_object(), *nodes = json_object();
 	_cleanup_free_ struct slice_place *places = NULL;
 	const json_t *device;
-	size_t i, n = 0;
+	size_t i, n = 0, n_parts;
 	int r = 0;
 
 	json_array_foreach(devices, i, device)
@@ -138,7 +141,10 @@ int slice_order(
 			continue;
 		first.numa = numa_of(device);
 		compare_with_others(&first, cards, nodes);
-		r = add_replicas(&first, maximum, &places, &n);
+		n_parts = slice_use_of(device, driver, lacks) == SLICE_PART
+			? slice_part_count(device, driver)
+			: 1;
+		r = add_replicas(&first, maximum, n_parts, &places, &n);
 	}
 	if (r < 0)
 		return r;

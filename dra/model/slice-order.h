@@ -11,7 +11,7 @@
 
 #include "common/util.h"
 
-/* One device of a slice: a device of the resource's process, or one of its replicas. */
+/* One device of a slice: a device of the resource's process, or one of its replicas or parts. */
 struct slice_place {
 	const json_t *device;
 	json_int_t replica;
@@ -22,8 +22,8 @@ struct slice_place {
 	json_int_t numa;
 };
 
-/* Lists the devices of a report in the order of their member `prefer`. Devices with an invalid id
- * (device_id_make()) and devices beyond `maximum` are left out. The caller frees the result.
- * Returns 0 or -ENOMEM. */
-int slice_order(
-	const json_t *devices, size_t maximum, struct slice_place **ret_places, size_t *ret_count);
+/* Lists the devices of a report in the order of their member `prefer`, for a server that lacks
+ * `lacks` (enum slice_lack). Devices with an invalid id (device_id_make()) and devices beyond
+ * `maximum` are left out. The caller frees the result. Returns 0 or -ENOMEM. */
+int slice_order(const json_t *devices, size_t maximum, const char *driver, unsigned lacks,
+	struct slice_place **ret_places, size_t *ret_count);

@@ -30,7 +30,7 @@ struct inquiry {
 	const struct declaration *declaration;
 	const struct snapshot *snapshot;
 	const char *root;
-	const struct strings *parameters;
+	const struct claim_values *values;
 	struct question *questions;
 	size_t n_questions, n_answered;
 	struct allocation_answers answers;
@@ -94,7 +94,7 @@ static int add_chosen(struct inquiry *inquiry, const struct chosen *chosen)
 }
 
 int inquiry_new(const struct declaration *declaration, const struct snapshot *snapshot,
-	const char *root, const char *const *ids, size_t n_ids, const struct strings *parameters,
+	const char *root, const char *const *ids, size_t n_ids, const struct claim_values *values,
 	struct inquiry **ret, struct error *error)
 {
 	_cleanup_(inquiry_freep) struct inquiry *inquiry = calloc(1, sizeof(*inquiry));
@@ -111,7 +111,7 @@ int inquiry_new(const struct declaration *declaration, const struct snapshot *sn
 	inquiry->declaration = declaration;
 	inquiry->snapshot = snapshot;
 	inquiry->root = root;
-	inquiry->parameters = parameters;
+	inquiry->values = values;
 	r = build_choose(&build, ids, n_ids);
 	if (r < 0)
 		return r;
@@ -260,7 +260,7 @@ static int start_question(
 			"make it faster or raise %s",
 			program->command.items[0], (double)program->timeout / (double)USEC_PER_SEC,
 			timeout_key(question));
-	input = exec_request_new(inquiry->declaration, inquiry->parameters, inquiry->snapshot,
+	input = exec_request_new(inquiry->declaration, inquiry->values, inquiry->snapshot,
 		question->given, question->n_given);
 	if (input < 0)
 		return error_set(error, input, "cannot send the devices to %s: %s",

@@ -22,11 +22,11 @@ typedef void (*inquiry_handler)(int status, const struct error *error, void *use
 /* Whether any device of the resource has such a program. Any thread. */
 bool inquiry_is_possible(const struct declaration *declaration);
 
-/* Finds the programs to run for the offered ids. `parameters` are those of the claim; NULL: the
- * defaults. All arguments except `ids` must outlive the inquiry. Errors about ids are as in
- * allocation_build(). */
+/* Finds the programs to run for the offered ids. `values` are those of the claim, or NULL. All
+ * arguments except `ids` must outlive the inquiry. Errors about ids are as in allocation_build().
+ */
 int inquiry_new(const struct declaration *declaration, const struct snapshot *snapshot,
-	const char *root, const char *const *ids, size_t n_ids, const struct strings *parameters,
+	const char *root, const char *const *ids, size_t n_ids, const struct claim_values *values,
 	struct inquiry **ret, struct error *error);
 
 /* The number of programs to run, and the path of one of them. */

@@ -324,10 +324,11 @@ int build_allocation(struct build *build, struct allocation *ret)
 	int r;
 
 	build->values.root = build->root;
+	build->values.amounts = build->answers ? build->answers->values.amounts : NULL;
 	build->context = (struct template_context){
 		.name = build->declaration->name,
 		.parameters = &build->declaration->parameters,
-		.parameter_values = build->answers ? build->answers->parameters : NULL,
+		.parameter_values = build->answers ? build->answers->values.parameters : NULL,
 		.devices = build->devices,
 		.n_devices = build->n_devices,
 		.userdata = &build->values,

@@ -9,6 +9,7 @@
  */
 
 #include "drivers/inventory/inventory.h"
+#include "drivers/model/claim-values.h"
 
 /* Maximum size of a variable with its name, "=" and the end of the string: the kernel starts no
  * program with a longer one (MAX_ARG_STRLEN, 32 pages of 4 KiB). */
@@ -40,8 +41,7 @@ struct allocation_answer {
 struct allocation_answers {
 	struct allocation_answer *items;
 	size_t count;
-	const struct strings *parameters; /* of the claim, see parameters_read(); NULL: the
-					   * defaults */
+	struct claim_values values; /* of the claim */
 	bool claim; /* the edits go into the CDI file of a claim: symbolic links are resolved, and a
 		     * failed probe or a cordon is ignored, because the scheduler has decided */
 	bool admin; /* the claim has admin access: what others use is ignored, too */

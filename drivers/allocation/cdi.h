@@ -13,7 +13,7 @@
 
 /* Maximum length of the name of a device within its kind. A claim has the longest names: a UID and
  * the cluster's name of a device. */
-#define CDI_DEVICE_NAME_MAX 160
+#define CDI_DEVICE_NAME_MAX 176
 
 /* The name for an id. Characters that CDI does not allow are replaced, and a changed name ends in a
  * hash of the id. */

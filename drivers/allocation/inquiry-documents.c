@@ -10,6 +10,7 @@
 #include "common/json-write.h"
 #include "common/sealed.h"
 #include "drivers/exec/exec-parts.h"
+#include "drivers/model/capacity.h"
 #include "drivers/model/parameter.h"
 
 #define PROPERTY_PREFIX "property:"
@@ -94,10 +95,10 @@ static void write_properties(struct json_writer *writer, const struct device *de
 	write_name(writer, "properties", 1);
 	json_write_text(writer, "{");
 	for (size_t i = 0; i < device->n_variables; i++) {
-		const char *name = printed ? startswith(device->variables[i].name, PROPERTY_PREFIX)
-					   : device->variables[i].name;
+		const char *variable = device->variables[i].name;
+		const char *name = printed ? startswith(variable, PROPERTY_PREFIX) : variable;
 
-		if (!name)
+		if (!name || startswith(variable, CAPACITY_VARIABLE))
 			continue;
 		write_name(writer, name, n++);
 		json_write_string(writer, device->variables[i].value);
@@ -105,9 +106,31 @@ static void write_properties(struct json_writer *writer, const struct device *de
 	json_write_text(writer, "}");
 }
 
+/* What the container gets of the device's capacities; most devices have none. */
+static void write_capacity(
+	struct json_writer *writer, const struct amounts *amounts, const struct device *device)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < device->n_variables; i++) {
+		const char *name = startswith(device->variables[i].name, CAPACITY_VARIABLE);
+		int64_t amount = name ? amounts_get(amounts, device, name) : CAPACITY_UNSET;
+
+		if (amount == CAPACITY_UNSET)
+			continue;
+		if (n == 0) {
+			write_name(writer, "capacity", 1);
+			json_write_text(writer, "{");
+		}
+		write_name(writer, name, n++);
+		json_write_number(writer, (uint64_t)amount);
+	}
+	json_write_text(writer, n > 0 ? "}" : "");
+}
+
 /* One device; `given` are its replicas. */
-static void write_device(struct json_writer *writer, const struct snapshot *snapshot,
-	const struct exec_given *given, size_t n_given)
+static void write_device(struct json_writer *writer, const struct amounts *amounts,
+	const struct snapshot *snapshot, const struct exec_given *given, size_t n_given)
 {
 	const struct device *device = snapshot->units[given->unit].device;
 	char buffer[OFFERED_ID_MAX + 1];
@@ -144,6 +167,7 @@ static void write_device(struct json_writer *writer, const struct snapshot *snap
 	}
 	json_write_text(writer, "]");
 	write_properties(writer, device);
+	write_capacity(writer, amounts, device);
 	json_write_text(writer, "}");
 }
 
@@ -170,7 +194,7 @@ static void write_parameters(struct json_writer *writer, const struct declaratio
 }
 
 static void write_request(struct json_writer *writer, const struct declaration *declaration,
-	const struct strings *parameters, const struct snapshot *snapshot,
+	const struct claim_values *values, const struct snapshot *snapshot,
 	const struct exec_given *given, size_t n_given)
 {
 	size_t n_same;
@@ -181,7 +205,7 @@ static void write_request(struct json_writer *writer, const struct declaration *
 	write_name(writer, "resource", 1);
 	json_write_string(writer, declaration->name);
 	if (declaration->parameters.count > 0)
-		write_parameters(writer, declaration, parameters);
+		write_parameters(writer, declaration, values ? values->parameters : NULL);
 	write_name(writer, "devices", 1);
 	json_write_text(writer, "[");
 	for (size_t i = 0; i < n_given; i += n_same) {
@@ -189,12 +213,12 @@ static void write_request(struct json_writer *writer, const struct declaration *
 			if (given[i + n_same].unit != given[i].unit)
 				break;
 		write_comma(writer, i);
-		write_device(writer, snapshot, given + i, n_same);
+		write_device(writer, values ? values->amounts : NULL, snapshot, given + i, n_same);
 	}
 	json_write_text(writer, "]}\n");
 }
 
-int exec_request_new(const struct declaration *declaration, const struct strings *parameters,
+int exec_request_new(const struct declaration *declaration, const struct claim_values *values,
 	const struct snapshot *snapshot, const struct exec_given *given, size_t n_given)
 {
 	_cleanup_close_ int fd = sealed_begin("allocate");
@@ -204,7 +228,7 @@ int exec_request_new(const struct declaration *declaration, const struct strings
 	if (fd < 0)
 		return fd;
 	json_writer_init(&writer, fd);
-	write_request(&writer, declaration, parameters, snapshot, given, n_given);
+	write_request(&writer, declaration, values, snapshot, given, n_given);
 	r = json_writer_finish(&writer);
 	if (r >= 0)
 		r = sealed_end(fd);

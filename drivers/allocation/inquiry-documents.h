@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "drivers/inventory/inventory.h"
+#include "drivers/model/claim-values.h"
 
 /* A replica that a container gets. */
 struct exec_given {
@@ -17,9 +18,9 @@ struct exec_given {
 };
 
 /* Makes the document for the program: a sealed memfd, read from its beginning. The replicas of a
- * unit are next to each other. `parameters` are those of the claim; NULL: the defaults. Returns the
+ * unit are next to each other. `values` are those of the claim, or NULL. Returns the
  * descriptor or negative errno. */
-int exec_request_new(const struct declaration *declaration, const struct strings *parameters,
+int exec_request_new(const struct declaration *declaration, const struct claim_values *values,
 	const struct snapshot *snapshot, const struct exec_given *given, size_t n_given);
 
 /* Reads the program's answer into a device that only carries nodes, mounts, variables, annotations

@@ -8,7 +8,10 @@
 
 #include "drivers/exec/exec-fields.h"
 #include "drivers/exec/exec-parts.h"
+#include "drivers/model/capacity.h"
+#include "drivers/model/dra-attribute.h"
 #include "drivers/model/form.h"
+#include "drivers/model/quantity.h"
 
 #define NUMA_NODE_MAX 65535
 #define HASH_SIZE     7
@@ -83,6 +86,29 @@ static int read_property(struct exec_reader *reader, const char *name, const cha
 	return has_env(device, hashed) ? 0 : exec_add_env(reader, hashed, value);
 }
 
+static int read_capacity(struct exec_reader *reader, const char *name, const char *value)
+{
+	_cleanup_free_ char *variable = NULL;
+	int r;
+
+	r = exec_check_form(reader, name, value, form_quantity);
+	if (r < 0)
+		return r;
+	if (format_text(&variable, CAPACITY_PRINTED "%s", name) < 0 ||
+		device_add_variable(reader->device, variable, value) < 0)
+		return exec_out_of_memory(reader);
+	return 0;
+}
+
+static int read_capacities(struct exec_reader *reader, const json_t *capacity)
+{
+	if (json_object_size(capacity) > CAPACITIES_MAX)
+		return error_set(reader->error, -EBADMSG,
+			"\"capacity\" has %zu members, the maximum is %d",
+			json_object_size(capacity), CAPACITIES_MAX);
+	return exec_read_map(reader, "capacity", capacity, form_attribute_name, read_capacity);
+}
+
 /* --- devices --- */
 
 static int make_device(struct exec_reader *reader, const char *original)
@@ -117,7 +143,7 @@ static int set_health(struct exec_reader *reader, const json_t *healthy, const j
 
 static int read_device_fields(struct exec_reader *reader, const json_t *json)
 {
-	enum { ID = EXEC_N_PARTS, HEALTHY, REASON, NUMA, PROPERTIES, N };
+	enum { ID = EXEC_N_PARTS, HEALTHY, REASON, NUMA, PROPERTIES, CAPACITY, N };
 	static const struct exec_field fields[N] = {
 		EXEC_PART_FIELDS,
 		[ID] = { "id", KIND_STRING, true },
@@ -125,6 +151,7 @@ static int read_device_fields(struct exec_reader *reader, const json_t *json)
 		[REASON] = { "reason", KIND_STRING, false },
 		[NUMA] = { "numa", KIND_LIST, false },
 		[PROPERTIES] = { "properties", KIND_OBJECT, false },
+		[CAPACITY] = { "capacity", KIND_OBJECT, false },
 	};
 	const json_t *values[N];
 	int r;
@@ -141,7 +168,7 @@ static int read_device_fields(struct exec_reader *reader, const json_t *json)
 	if (r >= 0)
 		r = exec_read_map(reader, "properties", values[PROPERTIES], form_environment_name,
 			read_property);
-	return r;
+	return r < 0 ? r : read_capacities(reader, values[CAPACITY]);
 }
 
 static int read_devices(struct exec_reader *reader, const json_t *devices, struct exec_list *list)

@@ -7,8 +7,11 @@
 #include "drivers/host/device-values.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 
 #include "drivers/host/sysfs.h"
+#include "drivers/model/quantity.h"
+#include "drivers/model/template.h"
 
 static const char *get_id(struct device_values *values)
 {
@@ -123,12 +126,32 @@ static const char *get_attribute(struct device_values *values, const char *file)
 	return NULL;
 }
 
+/* "NAME" or "NAME:UNIT". */
+static const char *get_capacity(struct device_values *values, const char *argument)
+{
+	const char *unit = strchrnul(argument, ':');
+	char name[TEMPLATE_VARIABLE_MAX + 1];
+	int64_t amount;
+
+	(void)snprintf(name, sizeof(name), "%.*s", (int)(unit - argument), argument);
+	amount = amounts_get(values->amounts, values->device, name);
+	if (amount == CAPACITY_UNSET)
+		return NULL;
+	if (*unit)
+		amount /= MAX_OF(quantity_unit(unit + 1), (int64_t)1);
+	(void)snprintf(values->buffer, sizeof(values->buffer), "%" PRId64, amount);
+	return values->buffer;
+}
+
 const char *device_values_get(void *userdata, const char *variable)
 {
 	struct device_values *values = userdata;
 	const char *file = startswith(variable, "attr:");
 	const char *which = startswith(variable, "number:");
+	const char *capacity = startswith(variable, "capacity:");
 
+	if (capacity)
+		return get_capacity(values, capacity);
 	if (file)
 		return get_attribute(values, file);
 	if (which)

@@ -7,13 +7,15 @@
  */
 
 #include "drivers/host/sysfs.h"
+#include "drivers/model/capacity.h"
 
 struct device_values {
 	const char *root;
 	const struct device *device;
 	size_t index; /* in the resource's list */
 	unsigned replica;
-	size_t position; /* among the container's devices */
+	size_t position;               /* among the container's devices */
+	const struct amounts *amounts; /* that the container gets; NULL: all */
 	bool busy; /* set if an attribute could not be read because the kernel has locked it */
 	char buffer[SYSFS_VALUE_MAX + 1];
 };

@@ -13,6 +13,7 @@
 #include "drivers/host/sysfs-locked.h"
 #include "drivers/inventory/listing.h"
 #include "drivers/inventory/published-attributes.h"
+#include "drivers/inventory/published-capacity.h"
 #include "drivers/inventory/units.h"
 
 /* The interval without any event, as a safety net for lost events and for changes that inotify does
@@ -200,7 +201,9 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		r = list_devices(inventory->declaration, &scan, error);
 	else
 		(void)error_set(error, r, "out of memory");
-	if (r >= 0 && published_attributes_add(inventory->declaration, &scan) < 0)
+	if (r >= 0 &&
+		(published_attributes_add(inventory->declaration, &scan) < 0 ||
+			published_capacity_add(inventory->declaration, &scan) < 0))
 		r = error_set(error, -ENOMEM, "out of memory");
 	refusals = sysfs_locked_refusals() - refusals;
 	if (refusals > 0)

@@ -17,5 +17,6 @@
 extern const struct option_table container_table; /* struct container */
 extern const struct option_table cdi_spec_table;
 extern const struct option_table dra_table;       /* struct declared_dra */
+extern const struct option_table capacity_table;  /* struct declared_capacity */
 extern const struct option_table parameter_table; /* struct declared_parameter */
 extern const struct option_table probe_table;     /* struct declared_probe */

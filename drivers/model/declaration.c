@@ -8,6 +8,7 @@
 
 #include <fnmatch.h>
 
+#include "drivers/model/capacity.h"
 #include "drivers/model/dra-attribute.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/form.h"
@@ -230,12 +231,126 @@ static void check_attributes(const struct declaration *declaration, struct repor
 
 	for (size_t i = 0; i < dra->attributes.count; i++)
 		check_attribute(groups_get(&dra->attributes, i), dra, i, report);
+	/* A capacity of a driver is counted above. */
+	others += declaration->capacity.count;
 	if (dra->attributes.count > 0 && others + dra->attributes.count > ATTRIBUTES_MAX)
 		(void)report_add(report, &dra->origin, "dra.attributes",
 			"has %zu attributes, the maximum is %zu: Kubernetes allows %d for a "
 			"device, and devplugd itself sets up to %zu for driver \"%s\"",
 			dra->attributes.count, (size_t)ATTRIBUTES_MAX - others, ATTRIBUTES_MAX,
 			others, declaration->driver->name);
+}
+
+/* --- capacities --- */
+
+const struct declared_capacity *declaration_capacity(
+	const struct declaration *declaration, const char *name)
+{
+	for (size_t i = 0; i < declaration->capacity.count; i++) {
+		const struct declared_capacity *capacity = groups_get(&declaration->capacity, i);
+
+		if (streq(capacity->name, name))
+			return capacity;
+	}
+	return NULL;
+}
+
+/* Whether the driver may know what a device has of it. */
+static bool driver_reports(const struct driver *driver, const char *name)
+{
+	for (const struct driver_variable *p = driver->variables; p && p->name; p++)
+		if (p->capacity && streq(p->name, name))
+			return true;
+	return streq(driver->name, "exec");
+}
+
+static void check_capacities(const struct declaration *declaration, struct report *report)
+{
+	char key[64];
+
+	for (size_t i = 0; i < declaration->capacity.count; i++) {
+		const struct declared_capacity *capacity = groups_get(&declaration->capacity, i);
+
+		(void)snprintf(key, sizeof(key), "capacity[%zu]", i);
+		capacity_check_declared(capacity, key, report);
+		if (declaration_capacity(declaration, capacity->name) != capacity)
+			(void)report_add(report, &capacity->origin, key,
+				"\"%s\" is declared twice, remove one", capacity->name);
+		if (!capacity->value && !driver_reports(declaration->driver, capacity->name))
+			(void)report_add(report, &capacity->origin, key,
+				"needs \"value\", because driver \"%s\" reports no \"%s\"",
+				declaration->driver->name, capacity->name);
+	}
+	if (declaration->capacity.count > CAPACITIES_MAX)
+		(void)report_add(report, &declaration->origin, "capacity",
+			"has %zu entries, the maximum is %d", declaration->capacity.count,
+			CAPACITIES_MAX);
+	if (declaration->capacity.count > 0 && declaration_is_shared(declaration))
+		(void)report_add(report, &declaration->share.origin, "share.replicas",
+			"cannot be used with \"capacity\", because replicas would share a device "
+			"without regard to the amounts: remove one of them");
+	if (declaration->capacity.count > 0 && declaration->overlap == OVERLAP_EXCLUSIVE)
+		(void)report_add(report, &declaration->origin, "overlap",
+			"cannot be \"exclusive\" with \"capacity\", because several claims share "
+			"such a device: remove one of them");
+}
+
+/* Where a template is. */
+struct place {
+	const struct declaration *declaration;
+	const struct origin *origin;
+	const char *key;
+};
+
+static void check_amount(const struct place *place, const char *text, struct report *report)
+{
+	char name[TEMPLATE_VARIABLE_MAX + 1];
+
+	while (text && template_next_capacity(&text, name))
+		if (!declaration_capacity(place->declaration, name) &&
+			!driver_reports(place->declaration->driver, name))
+			(void)report_add(report, place->origin, place->key,
+				"\"${capacity:%s}\" names no capacity of the resource: add it to "
+				"\"capacity\", or correct the name",
+				name);
+}
+
+static void check_amounts(
+	const struct place *place, const struct strings *texts, struct report *report)
+{
+	for (size_t i = 0; i < texts->count; i++)
+		check_amount(place, texts->items[i], report);
+}
+
+/* All templates that are expanded at Allocate. */
+static void check_used_capacities(const struct declaration *declaration, struct report *report)
+{
+	const struct container *container = &declaration->container;
+	const struct place env = { declaration, &container->origin, "container.env" },
+			   annotations = { declaration, &container->origin,
+				   "container.annotations" },
+			   cdi = { declaration, &container->origin, "container.cdi" },
+			   command = { declaration, &declaration->prestart.origin,
+				   "prestart.command" };
+
+	check_amounts(&env, &container->env, report);
+	check_amounts(&annotations, &container->annotations, report);
+	check_amounts(&cdi, &container->cdi, report);
+	check_amounts(&command, &declaration->prestart.command, report);
+	for (size_t i = 0; i < container->nodes.count; i++) {
+		const struct declared_node *node = groups_get(&container->nodes, i);
+		const struct place place = { declaration, &node->origin, "container.nodes" };
+
+		check_amount(&place, node->host, report);
+		check_amount(&place, node->path, report);
+	}
+	for (size_t i = 0; i < container->mounts.count; i++) {
+		const struct declared_mount *mount = groups_get(&container->mounts, i);
+		const struct place place = { declaration, &mount->origin, "container.mounts" };
+
+		check_amount(&place, mount->host, report);
+		check_amount(&place, mount->path, report);
+	}
 }
 
 /* Rejects settings that the kubelet's interfaces do not support. */
@@ -355,6 +470,8 @@ int declaration_check(const struct declaration *declaration, struct report *repo
 		"release.command", report);
 	check_attributes(declaration, report);
 	check_eviction(declaration, report);
+	check_capacities(declaration, report);
+	check_used_capacities(declaration, report);
 	if (declaration->serve == SERVE_DRA)
 		check_served_by_dra(declaration, report);
 	check_match(declaration, report);

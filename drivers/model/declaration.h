@@ -7,6 +7,7 @@
  * know libconfig.
  */
 
+#include "drivers/model/capacity.h"
 #include "drivers/model/option.h"
 
 struct device;
@@ -211,6 +212,7 @@ struct declaration {
 	struct release release;
 	struct groups parameters; /* struct declared_parameter, see parameter.h */
 	struct declared_dra dra;
+	struct groups capacity; /* struct declared_capacity */
 
 	const struct driver *driver; /* found by driver_name; NULL while the declaration
 					has problems */
@@ -257,6 +259,10 @@ const struct declared_attribute *declaration_attribute(
 
 /* Whether a failure of a device can have the severity "evict". */
 bool declaration_evicts(const struct declaration *declaration);
+
+/* The capacity that the declaration gives this name, or NULL. */
+const struct declared_capacity *declaration_capacity(
+	const struct declaration *declaration, const char *name);
 
 /* How often the device is offered: the first rule whose pattern matches its id decides, else the
  * resource. */

@@ -103,7 +103,7 @@ int form_device_text(const char *value, struct error *error)
 {
 	if (template_is_per_allocation(value))
 		return error_set(error, -EINVAL,
-			"must not use ${ids}, ${n}, ${info}, ${replica}, ${position} or ${param:NAME} as \"%s\" "
+			"must not use ${ids}, ${n}, ${info}, ${replica}, ${position}, ${capacity} or ${param:NAME} as \"%s\" "
 			"does: they have a value only while devices are assigned to a container; "
 			"${id} is the device's id",
 			value);

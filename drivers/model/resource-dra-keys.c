@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Defines the keys of a resource's group `dra`: how its devices are published in ResourceSlices.
+ * Defines the keys of a resource's group `dra`: how its devices are published in ResourceSlices;
+ * and of its list `capacity`: what claims share by amount.
  */
 #include "drivers/model/declaration-tables.h"
 #include "drivers/model/dra-attribute.h"
 #include "drivers/model/form.h"
+#include "drivers/model/quantity.h"
 
 static const struct option attribute_options[] = {
 	{
@@ -64,4 +66,66 @@ const struct option_table dra_table = {
 	.size = sizeof(struct declared_dra),
 	.options = dra_options,
 	.count = ARRAY_SIZE(dra_options),
+};
+
+static const struct option capacity_options[] = {
+	{
+		.key = "name",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_capacity, name),
+		.required = true,
+		.maximum = ATTRIBUTE_NAME_MAX,
+		.check = form_attribute_name,
+		.help = "Name of the capacity, such as \"memory\", which belongs to the domain of the DRA driver. Claims request an amount by this name, and ${capacity:NAME} has the amount.",
+	},
+	{
+		.key = "value",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_capacity, value),
+		.template = true,
+		.maximum = 1000,
+		.check = form_device_text,
+		.help = "What each device has: a quantity such as \"80Gi\" or \"16\". Without it, what the driver knows by this name: `memory` of the driver drm, and `capacity` that a program of the driver exec prints.",
+	},
+	{
+		.key = "min",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_capacity, min),
+		.check = form_quantity,
+		.help = "Smallest amount of a claim; a smaller one is raised to it. The default is `step`.",
+	},
+	{
+		.key = "step",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_capacity, step),
+		.check = form_quantity,
+		.help = "Amounts are rounded up to a multiple of it, and the value down.",
+	},
+	{
+		.key = "max",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_capacity, max),
+		.check = form_quantity,
+		.help = "Largest amount of a claim.",
+	},
+	{
+		.key = "values",
+		.type = OPTION_STRINGS,
+		.offset = offsetof(struct declared_capacity, values),
+		.check = form_quantity,
+		.help = "The only amounts that a claim can get, in ascending order and at most 10, in place of a range. Another amount is raised to the next one.",
+	},
+	{
+		.key = "default",
+		.type = OPTION_STRING,
+		.offset = offsetof(struct declared_capacity, fallback),
+		.check = form_quantity,
+		.help = "Amount of a claim that names none, also of a pod with `limits`. Without it, such a claim gets the whole device.",
+	},
+};
+const struct option_table capacity_table = {
+	.name = "capacity",
+	.size = sizeof(struct declared_capacity),
+	.options = capacity_options,
+	.count = ARRAY_SIZE(capacity_options),
 };

@@ -408,6 +408,13 @@ static const struct option declaration_options[] = {
 		.help = "How the devices are published with serve = \"dra\". It has no effect with serve = \"plugin\".",
 	},
 	{
+		.key = "capacity",
+		.type = OPTION_GROUPS,
+		.offset = offsetof(struct declaration, capacity),
+		.table = &capacity_table,
+		.help = "What several claims share of each device by amount, with serve = \"dra\". With serve = \"plugin\", a container gets all of a device.",
+	},
+	{
 		.key = "user",
 		.type = OPTION_STRING,
 		.offset = offsetof(struct declaration, user),

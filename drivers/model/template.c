@@ -10,6 +10,7 @@
 
 #include "drivers/model/driver.h"
 #include "drivers/model/parameter.h"
+#include "drivers/model/quantity.h"
 
 enum source { FROM_RESOURCE, FROM_DEVICE, FROM_REPLICA, FROM_ALLOCATION, FROM_CLAIM };
 enum argument { ARGUMENT_NONE, ARGUMENT_OPTIONAL, ARGUMENT_REQUIRED };
@@ -47,6 +48,9 @@ static const struct variable {
 		{ "${position}",
 			"Position among the devices that the container gets, from 0. Has a value "
 			"only while devices are assigned to a container." } },
+	{ "capacity", FROM_REPLICA, ARGUMENT_REQUIRED,
+		{ "${capacity:NAME:UNIT}",
+			"Amount that the container gets of the device's capacity NAME, see `capacity`: all of it, unless a claim (DRA) shares the device. ${capacity:memory} is the number, and ${capacity:memory:Mi} the number of whole Mi. Has a value only while devices are assigned to a container." } },
 	{ "ids", FROM_ALLOCATION, ARGUMENT_OPTIONAL,
 		{ "${ids:SEPARATOR}",
 			"Ids of all devices that the container gets, each once; ${ids} puts "
@@ -195,6 +199,23 @@ static bool attribute_valid(const char *text, size_t length)
 	return true;
 }
 
+/* "NAME" or "NAME:UNIT". */
+static int capacity_variable_check(const struct piece *piece, struct error *error)
+{
+	char argument[TEMPLATE_VARIABLE_MAX + 1] = "", *unit;
+
+	memcpy(argument, piece->argument ?: "", piece->argument_length);
+	unit = strchr(argument, ':');
+	if (unit)
+		*unit++ = '\0';
+	if (!attribute_name_is_valid(argument) || (unit && quantity_unit(unit) == 0))
+		return error_set(error, -EINVAL,
+			"has \"${%.*s}\", which must name a capacity and may name a unit, such as "
+			"\"${capacity:memory:Mi}\"",
+			(int)piece->length, piece->text);
+	return 0;
+}
+
 static int variable_check(
 	const struct piece *piece, const struct driver *driver, struct error *error)
 {
@@ -226,6 +247,8 @@ static int variable_check(
 		return error_set(error, -EINVAL,
 			"has \"${%.*s}\", but which number of the name is counted from 1 to 9",
 			(int)piece->length, piece->text);
+	if (streq(piece->name, "capacity"))
+		return capacity_variable_check(piece, error);
 	if (variable->source == FROM_CLAIM && piece->argument_length == 0)
 		return error_set(error, -EINVAL,
 			"has \"${%.*s}\", which must name one of `parameters`: \"${param:NAME}\"",
@@ -283,6 +306,21 @@ bool template_next_parameter(const char **text, char ret_name[static TEMPLATE_VA
 			continue;
 		(void)snprintf(ret_name, TEMPLATE_VARIABLE_MAX + 1, "%.*s",
 			(int)piece.argument_length, piece.argument ?: "");
+		return true;
+	}
+	return false;
+}
+
+bool template_next_capacity(const char **text, char ret[static TEMPLATE_VARIABLE_MAX + 1])
+{
+	struct piece piece;
+
+	while (piece_next(text, &piece, NULL) > 0) {
+		if (!piece.is_variable || !piece.argument || !streq(piece.name, "capacity"))
+			continue;
+		(void)snprintf(ret, TEMPLATE_VARIABLE_MAX + 1, "%.*s",
+			(int)MIN_OF(piece.argument_length, strcspn(piece.argument, ":")),
+			piece.argument);
 		return true;
 	}
 	return false;

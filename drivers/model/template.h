@@ -8,9 +8,9 @@
  * Variables of one device: ${id} (physical unit, without the replica), ${index} (position in the
  * resource's list, from 0), ${node} (first node's host path), ${bdf}, ${numa} (first NUMA node, or
  * empty), ${attr:FILE}, ${replica} (0 without sharing), ${position} (among the container's
- * devices), and the driver's variables. Variables of the allocation: ${ids:SEP} (ids of all units,
- * each once, joined by SEP, "," if absent), ${n} (how many units), ${info} (JSON, see DEVICE_INFO),
- * ${param:NAME} (a parameter of the claim, or its default).
+ * devices), ${capacity:NAME:UNIT}, and the driver's variables. Variables of the allocation:
+ * ${ids:SEP} (ids of all units, each once, joined by SEP, "," if absent), ${n} (how many units),
+ * ${info} (JSON, see DEVICE_INFO), ${param:NAME} (a parameter of the claim, or its default).
  * Variables of the resource: ${name}, ${env_name}.
  */
 
@@ -58,7 +58,7 @@ int template_check(const char *text, const struct driver *driver, struct error *
 bool template_is_per_device(const char *text);
 
 /* Whether the text uses a variable that has a value only during an allocation: ${ids}, ${n},
- * ${info}, ${replica}, ${position}, ${param:NAME}. */
+ * ${info}, ${replica}, ${position}, ${capacity}, ${param:NAME}. */
 bool template_is_per_allocation(const char *text);
 
 /* Finds the next ${param:NAME} in the text, which is advanced behind it. Returns whether there is
@@ -68,6 +68,9 @@ bool template_next_parameter(const char **text, char ret_name[static TEMPLATE_VA
 /* Whether the text uses a variable whose value the kernel may give to another device some day, such
  * as ${minor}. */
 bool template_may_go_stale(const char *text);
+
+/* Finds the next capacity that the text names, and moves on behind it. */
+bool template_next_capacity(const char **text, char ret[static TEMPLATE_VARIABLE_MAX + 1]);
 
 /* Finds a variable of the core or of the driver whose value may be another one after a reboot for
  * the same device, such as ${card}. Returns whether the text has one, and its name. */

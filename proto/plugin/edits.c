@@ -26,8 +26,10 @@ struct edits {
 	const char **ids; /* in it */
 	size_t n_ids;
 	struct strings parameters;
-	bool again; /* the claim is prepared already */
-	bool admin; /* it has admin access, which others do not notice */
+	struct amounts amounts;     /* in the question, too */
+	struct claim_values values; /* both */
+	bool again;                 /* the claim is prepared already */
+	bool admin;                 /* it has admin access, which others do not notice */
 	char known[HASH_SIZE], hash[HASH_SIZE];
 	struct inquiry *inquiry;
 	char *answer; /* JSON */
@@ -45,6 +47,7 @@ static struct edits *edits_free(struct edits *edits)
 	json_decref(edits->question);
 	free(edits->ids);
 	strings_done(&edits->parameters);
+	free(edits->amounts.items);
 	free(edits->answer);
 	free(edits);
 	return NULL;
@@ -131,7 +134,7 @@ static int build(const struct edits *edits, const struct allocation_answers *of_
 
 	if (of_programs)
 		answers = *of_programs;
-	answers.parameters = &edits->parameters;
+	answers.values = edits->values;
 	answers.claim = true;
 	answers.admin = edits->admin;
 	answers.in_use = edits->again;
@@ -199,7 +202,7 @@ static void finish(struct edits *edits)
 		send_answer(edits);
 	else
 		pre_start_run(&plugin->pre_starts, plugin->event, edits->offer, edits->ids,
-			edits->n_ids, &edits->parameters, on_prestarted, edits);
+			edits->n_ids, &edits->values, on_prestarted, edits);
 }
 
 static void on_inquired(int status, const struct error *error, void *userdata)
@@ -216,7 +219,7 @@ static int inquire(struct edits *edits, struct error *error)
 	int r;
 
 	r = inquiry_new(declaration, edits->offer->snapshot, declaration_root(declaration),
-		edits->ids, edits->n_ids, &edits->parameters, &edits->inquiry, error);
+		edits->ids, edits->n_ids, &edits->values, &edits->inquiry, error);
 	if (r < 0 || inquiry_count(edits->inquiry) == 0)
 		return r;
 	r = inquiry_start(edits->inquiry, edits->plugin->event, now_usec(CLOCK_MONOTONIC),
@@ -240,6 +243,26 @@ static int read_ids(struct edits *edits, const json_t *ids, struct error *error)
 	return 0;
 }
 
+static int read_amounts(struct edits *edits, json_t *devices, struct error *error)
+{
+	struct amounts *amounts = &edits->amounts;
+	const char *id, *name;
+	json_t *of_device, *amount;
+
+	json_object_foreach(devices, id, of_device) json_object_foreach(of_device, name, amount)
+	{
+		if (array_reserve(
+			    (void **)&amounts->items, amounts->count, sizeof(*amounts->items)) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
+		amounts->items[amounts->count++] = (struct amount){
+			.id = id,
+			.name = name,
+			.amount = json_integer_value(amount),
+		};
+	}
+	return 0;
+}
+
 /* The supervisor has checked the parameters of a new claim, perhaps by another configuration. */
 static int read_question(struct edits *edits, int fd, struct error *error)
 {
@@ -255,6 +278,8 @@ static int read_question(struct edits *edits, int fd, struct error *error)
 	if (!edits->question)
 		return error_set(error, -EBADMSG, "the question about devices is not valid JSON");
 	r = read_ids(edits, json_object_get(edits->question, "ids"), error);
+	if (r >= 0)
+		r = read_amounts(edits, json_object_get(edits->question, "amounts"), error);
 	if (r < 0)
 		return r;
 	declaration = edits->offer->applied_config->declaration;
@@ -275,6 +300,7 @@ static struct edits *edits_new(struct plugin *plugin, const struct control_messa
 	if (!edits)
 		return NULL;
 	edits->plugin = plugin;
+	edits->values = (struct claim_values){ &edits->parameters, &edits->amounts };
 	edits->number = message->number;
 	edits->admin = streq(message->text, CHILD_EDIT_ADMIN);
 	edits->again = *message->text && !edits->admin;

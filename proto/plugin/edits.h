@@ -5,7 +5,8 @@
  * What a container gets for devices that DRA has allocated: the supervisor asks for it when a claim
  * is prepared (CHILD_EDIT), with the JSON
  *
- *   { "ids": [ OFFERED ID, ... ], "parameters": { NAME: TEXT, ... } }
+ *   { "ids": [ OFFERED ID, ... ], "parameters": { NAME: TEXT, ... },
+ *     "amounts": { OFFERED ID: { CAPACITY: NUMBER, ... }, ... } }
  *
  * and receives
  *
@@ -20,7 +21,7 @@
 #include "common/control-child.h"
 
 /* Maximum size of a question in a CHILD_EDIT, and of an answer. */
-#define EDITS_QUESTION_MAX (64U << 10)
+#define EDITS_QUESTION_MAX (256U << 10)
 #define EDITS_BYTES_MAX    (1U << 20)
 
 struct edits;

@@ -10,6 +10,7 @@
 #include "common/sealed.h"
 #include "common/text.h"
 #include "drivers/inventory/published-attributes.h"
+#include "drivers/inventory/published-capacity.h"
 #include "proto/plugin/match-fingerprint.h"
 #include "proto/plugin/plugin.h"
 
@@ -147,11 +148,43 @@ static void write_attribute(
 	attributes->any = true;
 }
 
+struct capacity_writer {
+	struct json_writer *writer;
+	bool any;
+};
+
+static void write_amount(struct json_writer *writer, const char *key, int64_t amount)
+{
+	if (amount == CAPACITY_UNSET)
+		return;
+	json_write_text(writer, key);
+	json_write_number(writer, (uint64_t)amount);
+}
+
+static void write_capacity(const char *name, const struct capacity *capacity, void *userdata)
+{
+	struct capacity_writer *capacities = userdata;
+	struct json_writer *writer = capacities->writer;
+
+	json_write_text(writer, capacities->any ? "," : "");
+	json_write_string(writer, name);
+	write_amount(writer, ":{\"value\":", capacity->value);
+	write_amount(writer, ",\"default\":", capacity->fallback);
+	write_amount(writer, ",\"min\":", capacity->min);
+	write_amount(writer, ",\"step\":", capacity->step);
+	write_amount(writer, ",\"max\":", capacity->max);
+	for (size_t i = 0; i < capacity->n_values; i++)
+		write_amount(writer, i > 0 ? "," : ",\"values\":[", capacity->values[i]);
+	json_write_text(writer, capacity->n_values > 0 ? "]}" : "}");
+	capacities->any = true;
+}
+
 /* What DRA publishes of the device, and how its ids are made. */
 static void write_published(struct json_writer *writer, const struct declaration *declaration,
 	const struct device *device, bool shared)
 {
 	struct attribute_writer attributes = { .writer = writer };
+	struct capacity_writer capacities = { .writer = writer };
 	const char *memory =
 		device_variable(device, "memory") ?: device_variable(device, "property:memory");
 
@@ -162,6 +195,11 @@ static void write_published(struct json_writer *writer, const struct declaration
 		json_write_text(writer, ",\"memory\":");
 		json_write_string(writer, memory);
 	}
+	json_write_text(writer, ",\"capacity\":{");
+	published_capacity_each(declaration, device, write_capacity, &capacities);
+	json_write_text(writer, "}");
+	if (published_capacity_is_shared(declaration, device))
+		json_write_text(writer, ",\"by_amount\":true");
 	json_write_text(writer, ",\"attributes\":{");
 	published_attributes_each(declaration, device, write_attribute, &attributes);
 	json_write_text(writer, "}");

@@ -23,7 +23,7 @@ struct pre_start {
 	struct pre_starts *running;
 	sd_event *event;
 	struct offer *offer;
-	const struct strings *parameters;
+	struct claim_values values;
 	pre_start_handler on_end; /* NULL after the call */
 	void *userdata;
 	struct command *command;
@@ -107,11 +107,14 @@ static int expand(struct pre_start *run, char ***ret_argv, struct error *error)
 	const struct declaration *declaration = run->offer->applied_config->declaration;
 	const struct strings *words = &declaration->prestart.command;
 	_cleanup_(argv_freep) char **argv = calloc(words->count + 1, sizeof(*argv));
-	struct device_values values = { .root = declaration_root(declaration) };
+	struct device_values values = {
+		.root = declaration_root(declaration),
+		.amounts = run->values.amounts,
+	};
 	struct template_context context = {
 		.name = declaration->name,
 		.parameters = &declaration->parameters,
-		.parameter_values = run->parameters,
+		.parameter_values = run->values.parameters,
 		.devices = run->devices,
 		.n_devices = run->n_units,
 		.userdata = &values,
@@ -252,14 +255,15 @@ static void begin(struct pre_start *begun, const char *const *ids, size_t n_ids)
 }
 
 void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *offer,
-	const char *const *ids, size_t n_ids, const struct strings *parameters,
+	const char *const *ids, size_t n_ids, const struct claim_values *values,
 	pre_start_handler on_end, void *userdata)
 {
 	struct pre_start *run = pre_start_new(running, event, offer, on_end, userdata);
 
 	if (!run)
 		return;
-	run->parameters = parameters;
+	if (values)
+		run->values = *values;
 	begin(run, ids, n_ids);
 }
 

@@ -10,6 +10,7 @@
 
 #include <systemd/sd-event.h>
 
+#include "drivers/model/claim-values.h"
 #include "proto/plugin/device-use.h"
 #include "proto/plugin/offer.h"
 #include "proto/rpc.h"
@@ -25,9 +26,10 @@ struct pre_starts {
  * to end. */
 typedef void (*pre_start_handler)(int status, const struct error *error, void *userdata);
 
-/* Calls the handler when the command has ended, which may be at once. Main thread. */
+/* Calls the handler when the command has ended, which may be at once. `values` are those of the
+ * claim, or NULL, and stay valid until then. Main thread. */
 void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *offer,
-	const char *const *ids, size_t n_ids, const struct strings *parameters,
+	const char *const *ids, size_t n_ids, const struct claim_values *values,
 	pre_start_handler on_end, void *userdata);
 
 /* Answers a PreStartContainer call in the same way, and before that waits until its devices are

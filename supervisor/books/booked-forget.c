@@ -59,10 +59,23 @@ static int forget_all(struct booked *booked, const char *resource, const char *d
 	return r;
 }
 
+/* A claim may have several shares of a device. */
+static bool is_repeated(json_t *done, const json_t *row)
+{
+	_cleanup_free_ char *key = NULL;
+
+	if (format_text(&key, "%s\t%s\t%s\t%s", text_of(row, "driver"), text_of(row, "uid"),
+		    text_of(row, "resource"), text_of(row, "id")) < 0 ||
+		json_object_get(done, key))
+		return true;
+	return json_object_set_new(done, key, json_true()) < 0;
+}
+
 static int forget_claimed(struct booked *booked, const char *resource, const char *device,
 	json_t *ids, struct error *error)
 {
 	json_auto_t *rows = booked_lists_claims_of(booked, NULL);
+	json_auto_t *done = json_object();
 	const json_t *row;
 	int r = 0;
 	size_t i;
@@ -71,7 +84,8 @@ static int forget_claimed(struct booked *booked, const char *resource, const cha
 	{
 		const char *id = text_of(row, "id"), *name = text_of(row, "resource");
 
-		if (r < 0 || !offered_id_is_of(id, device) || !counts_for(booked, name, resource))
+		if (r < 0 || !offered_id_is_of(id, device) || !counts_for(booked, name, resource) ||
+			is_repeated(done, row))
 			continue;
 		r = dra_claims_forget(booked->manager->dra_claims, text_of(row, "driver"),
 			text_of(row, "uid"), name, id, error);

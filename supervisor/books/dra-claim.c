@@ -8,6 +8,8 @@
 #include "common/json-read.h"
 #include "configuration/config.h"
 #include "drivers/inventory/inventory.h"
+#include "drivers/model/capacity.h"
+#include "drivers/model/dra-attribute.h"
 #include "drivers/model/form.h"
 #include "drivers/model/parameter.h"
 #include "supervisor/books/dra-metadata-form.h"
@@ -63,31 +65,68 @@ int dra_claim_check_names(const json_t *names, struct error *error)
 	return check_names(names, NAMES_MAX, error);
 }
 
+static bool are_amounts(json_t *amounts, json_int_t minimum)
+{
+	const char *name;
+	json_t *amount;
+
+	json_object_foreach(amounts, name, amount)
+	{
+		if (!attribute_name_is_valid(name) || !json_is_integer(amount) ||
+			json_integer_value(amount) < minimum)
+			return false;
+	}
+	return json_object_size(amounts) > 0 && json_object_size(amounts) <= CAPACITIES_MAX;
+}
+
+/* Whether a device has amounts of what it has at all. */
+static bool has_amounts(json_t *amounts, json_t *of)
+{
+	const char *name;
+	json_t *total;
+
+	json_object_foreach(of, name, total)
+	{
+		if (!json_object_get(amounts, name))
+			return false;
+	}
+	return are_amounts(amounts, 0) && are_amounts(of, 1) &&
+		json_object_size(amounts) == json_object_size(of);
+}
+
+static bool is_share(const char *share)
+{
+	return dra_name_is_valid(share, DRA_SHARE_ID_MAX) && !strchr(share, '.');
+}
+
 /* With "!" at the end of the format, a member that the format does not name is an error. */
-#define DEVICE_FORMAT "s:s, s:s, s:s, s:s, s:s, s:b, s?o"
+#define DEVICE_FORMAT "s:s, s:s, s:s, s:s, s:s, s:b, s?s, s?o, s?o, s?o"
 #define CLAIM_FORMAT  "s:s, s:s, s:s, s?o, s?o"
 
 /* A new reference, or NULL if the device is malformed. Members that the format does not name are
  * left out of a saved device, and refused in a received one. */
 static json_t *read_device(json_t *device, bool saved)
 {
-	const char *request, *pool, *name, *resource, *id, *hash = NULL;
-	json_t *names = NULL, *parameters = NULL, *made;
+	const char *request, *pool, *name, *resource, *id, *share = NULL, *hash = NULL;
+	json_t *names = NULL, *amounts = NULL, *of = NULL, *parameters = NULL, *made;
 	int admin, forgotten = 0;
 
 	if (json_unpack(device,
 		    saved ? "{" DEVICE_FORMAT ", s?o, s?s, s?b}" : "{" DEVICE_FORMAT "!}",
 		    "request", &request, "pool", &pool, "name", &name, "resource", &resource, "id",
-		    &id, "admin", &admin, "parameters", &parameters, "cdi", &names, "edits", &hash,
-		    "forgotten", &forgotten) < 0 ||
-		!is_device(device) ||
+		    &id, "admin", &admin, "share", &share, "amounts", &amounts, "of", &of,
+		    "parameters", &parameters, "cdi", &names, "edits", &hash, "forgotten",
+		    &forgotten) < 0 ||
+		!is_device(device) || (share && (!amounts || !is_share(share))) ||
+		((amounts || of) && (admin || !has_amounts(amounts, of))) ||
 		(parameters &&
 			parameters_check_form(parameters,
 				saved ? PARAMETERS_RESOLVED_MAX : PARAMETERS_SENT_MAX, NULL) < 0) ||
 		(names && check_names(names, NAMES_MAX + 1, NULL) < 0))
 		return NULL;
-	made = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:s*}", "request", request, "pool", pool,
-		"name", name, "resource", resource, "id", id, "admin", admin, "edits", hash);
+	made = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:s*, s:O*, s:O*, s:s*}", "request",
+		request, "pool", pool, "name", name, "resource", resource, "id", id, "admin", admin,
+		"share", share, "amounts", amounts, "of", of, "edits", hash);
 	if (made && parameters)
 		(void)json_object_set_new(made, "parameters", json_deep_copy(parameters));
 	if (made && names)
@@ -210,7 +249,8 @@ static const char *kept_name(const json_t *claim, const json_t *device)
 void dra_claim_edits_name(const json_t *claim, size_t at, char ret[static CDI_DEVICE_NAME_MAX + 1])
 {
 	const json_t *device = dra_claim_device(claim, at);
-	const char *name = text_of(device, "name"), *kept = kept_name(claim, device);
+	const char *name = text_of(device, "name"), *share = text_of(device, "share");
+	const char *kept = kept_name(claim, device);
 	char suffix[16] = "";
 	unsigned number = 0;
 
@@ -222,13 +262,15 @@ void dra_claim_edits_name(const json_t *claim, size_t at, char ret[static CDI_DE
 		if (!dra_claim_begins_group(claim, i))
 			continue;
 		number++;
-		if (streq(text_of(dra_claim_device(claim, i), "name"), name))
+		if (streq(text_of(dra_claim_device(claim, i), "name"), name) &&
+			streq(text_of(dra_claim_device(claim, i), "share"), share))
 			suffix[0] = '-';
 	}
 	if (*suffix)
 		(void)snprintf(suffix, sizeof(suffix), "-%u", number);
-	(void)snprintf(ret, CDI_DEVICE_NAME_MAX + 1, "%.*s-%.*s%s", DRA_CLAIM_ID_MAX,
-		text_of(claim, "uid"), DRA_DEVICE_NAME_MAX, name, suffix);
+	(void)snprintf(ret, CDI_DEVICE_NAME_MAX + 1, "%.*s-%.*s%s%.*s%s", DRA_CLAIM_ID_MAX,
+		text_of(claim, "uid"), DRA_DEVICE_NAME_MAX, name, *share ? "-" : "",
+		DRA_SHARE_ID_MAX, share, suffix);
 }
 
 void dra_claim_copy_names(json_t *claim, const json_t *from)
@@ -268,15 +310,16 @@ static bool have_same(const json_t *a, const json_t *b, const char *const *keys)
 	for (size_t i = 0; same && i < dra_claim_count(a); i++)
 		for (const char *const *key = keys; *key; key++)
 			same = same &&
-				json_equal(json_object_get(dra_claim_device(a, i), *key),
-					json_object_get(dra_claim_device(b, i), *key));
+				streq(text_of(dra_claim_device(a, i), *key),
+					text_of(dra_claim_device(b, i), *key));
 	return same;
 }
 
 bool dra_claim_has_same_devices(const json_t *claim, const json_t *other)
 {
 	return have_same(claim, other,
-		(const char *const[]){ "request", "pool", "name", "resource", "id", NULL });
+		(const char *const[]){
+			"request", "pool", "name", "resource", "id", "share", NULL });
 }
 
 /* A device without names, which an earlier version may have saved, differs from no other. */
@@ -297,17 +340,44 @@ bool dra_claim_is_forgotten(const json_t *device)
 	return json_is_true(json_object_get(device, "forgotten"));
 }
 
+bool dra_claim_is_same_hardware(const json_t *device, const json_t *other)
+{
+	const char *a = text_of(device, "id"), *b = text_of(other, "id");
+
+	return streq(text_of(device, "resource"), text_of(other, "resource")) &&
+		(offered_id_is_of(a, b) || offered_id_is_of(b, a));
+}
+
 static bool holds(const json_t *claim, const json_t *wanted)
 {
+	bool by_amount = json_object_get(wanted, "amounts");
+
 	for (size_t i = 0; i < dra_claim_count(claim); i++) {
 		const json_t *device = dra_claim_device(claim, i);
 
 		if (!dra_claim_is_admin(device) && !dra_claim_is_forgotten(device) &&
-			streq(text_of(device, "resource"), text_of(wanted, "resource")) &&
-			streq(text_of(device, "id"), text_of(wanted, "id")))
+			!(by_amount && json_object_get(device, "amounts")) &&
+			dra_claim_is_same_hardware(device, wanted))
 			return true;
 	}
 	return false;
+}
+
+int dra_claim_add_amounts(const json_t *device, json_t *sums)
+{
+	json_t *amount;
+	const char *name;
+
+	json_object_foreach(json_object_get(device, "amounts"), name, amount)
+	{
+		json_int_t sum = json_integer_value(json_object_get(sums, name));
+
+		if (__builtin_add_overflow(sum, json_integer_value(amount), &sum))
+			sum = INT64_MAX;
+		if (json_object_set_new(sums, name, json_integer(sum)) < 0)
+			return -ENOMEM;
+	}
+	return 0;
 }
 
 const json_t *dra_claim_shared_device(const json_t *claim, const json_t *other)
@@ -452,7 +522,8 @@ static int collect_ids(const json_t *claim, size_t at, struct strings *ids)
 			strings_done(ids);
 			return 0;
 		}
-		r = strings_add(ids, id, strlen(id));
+		if (!strings_contain(ids, id))
+			r = strings_add(ids, id, strlen(id));
 	}
 	return r;
 }

@@ -8,6 +8,8 @@
  *     "metadata": see dra-metadata.h, absent for claims from before an upgrade,
  *     "devices": [ { "request", "pool", "name", "resource", "id": strings, "admin": boolean,
  *                    "parameters": { NAME: VALUE, ... } or absent,
+ *                    "share": string or absent,
+ *                    "amounts": { NAME: number, ... }, "of": { NAME: number, ... } or both absent,
  *                    "cdi": [ NAME, ... ], "edits": string, "forgotten": true or absent }, ... ] }
  *
  * devplugd-cluster asks for it with uid, namespace, name and devices without "cdi", "edits" and
@@ -15,6 +17,11 @@
  * the kubelet asked. A ResourceClaim with devices of two of our drivers is two claims here, with
  * the same uid.
  * "parameters" are those that the claim sets, until dra_question_resolve() makes them texts.
+ *
+ * "amounts" are what the claim gets of the capacities of a device that others may share, and "of"
+ * is what the device has of them; "share" is the API server's id of this share. A claim without
+ * amounts has the whole device. Prepared state is known by claim, device and share: a claim may
+ * have several shares of a device.
  *
  * The devices of one request and one resource are a group, and their containers get them together.
  * The group has one CDI device, in the claim's own CDI document, unless containers get nothing but
@@ -88,9 +95,10 @@ bool dra_claim_is_group(const json_t *device, const json_t *other);
 bool dra_claim_group_is_admin(const json_t *claim, size_t at);
 
 /* The name of the CDI device of the group that begins at that position: without the kind, in the
- * document, and with it, for containers. It is in "cdi", or else UID-NAME with the name of the
- * group's first device, which the kubelet shows in the status of pods; a name that an earlier group
- * has ends in the number of the group. Earlier versions named all groups UID-NUMBER. */
+ * document, and with it, for containers. It is in "cdi", or else UID-NAME or UID-NAME-SHARE with
+ * the name of the group's first device, which the kubelet shows in the status of pods; a name that
+ * an earlier group has ends in the number of the group. Earlier versions named all groups
+ * UID-NUMBER. */
 void dra_claim_edits_name(const json_t *claim, size_t at, char ret[static CDI_DEVICE_NAME_MAX + 1]);
 json_t *dra_claim_full_name(const char *name);
 
@@ -119,5 +127,12 @@ json_t *dra_claim_nodes(const json_t *devices);
 int dra_claim_add_answers(
 	const json_t *claim, const json_t *nodes, const char *resource, struct bookings *bookings);
 
-/* A device of `claim` that `other` holds, and that neither has with admin access; NULL: none. */
+/* A device of `claim` that `other` holds, if they do not both get amounts of it, and that neither
+ * has with admin access; NULL: none. */
 const json_t *dra_claim_shared_device(const json_t *claim, const json_t *other);
+
+/* Whether two devices are the same hardware: one device, or one and a replica of it. */
+bool dra_claim_is_same_hardware(const json_t *device, const json_t *other);
+
+/* Adds what the device's claim gets of it to {NAME: number}. Returns 0 or -ENOMEM. */
+int dra_claim_add_amounts(const json_t *device, json_t *sums);

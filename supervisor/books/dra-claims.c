@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "common/pod-table.h"
 #include "common/replace-file.h"
+#include "supervisor/books/dra-amounts.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-metadata.h"
 #include "supervisor/children/manager.h"
@@ -417,6 +418,23 @@ json_t *dra_claims_devices(const struct dra_claims *claims)
 	return devices;
 }
 
+static int add_held(json_t *held, const json_t *claim, const json_t *device)
+{
+	const char *name = text_of(device, "name");
+	json_t *amounts = json_object_get(json_object_get(held, name), "amounts");
+
+	if (amounts)
+		return dra_claim_add_amounts(device, amounts);
+	amounts = json_object_get(device, "amounts") ? json_object() : NULL;
+	if (json_object_set_new(held, name,
+		    json_pack("{s:s, s:O, s:O, s:o*, s:o*}", "driver", text_of(claim, "driver"),
+			    "resource", json_object_get(device, "resource"), "id",
+			    json_object_get(device, "id"), "amounts", amounts, "share",
+			    *text_of(device, "share") ? json_true() : NULL)) < 0)
+		return -ENOMEM;
+	return amounts ? dra_claim_add_amounts(device, amounts) : 0;
+}
+
 json_t *dra_claims_held(const struct dra_claims *claims)
 {
 	json_auto_t *held = json_object();
@@ -427,13 +445,8 @@ json_t *dra_claims_held(const struct dra_claims *claims)
 		for (size_t k = 0; k < dra_claim_count(claim); k++) {
 			const json_t *device = dra_claim_device(claim, k);
 
-			if (!dra_claim_is_forgotten(device) &&
-				!json_is_true(json_object_get(device, "admin")) &&
-				json_object_set_new(held, text_of(device, "name"),
-					json_pack("{s:s, s:O, s:O}", "driver",
-						text_of(claim, "driver"), "resource",
-						json_object_get(device, "resource"), "id",
-						json_object_get(device, "id"))) < 0)
+			if (!dra_claim_is_forgotten(device) && !dra_claim_is_admin(device) &&
+				add_held(held, claim, device) < 0)
 				return NULL;
 		}
 	}
@@ -455,14 +468,17 @@ static int add_rows(json_t *rows, const json_t *claim, const char *resource)
 			(resource && !streq(text_of(device, "resource"), resource)))
 			continue;
 		if (json_array_append_new(rows,
-			    json_pack("{s:O, s:O, s:O, s:O, s:O, s:O, s:s}", "id",
+			    json_pack("{s:O, s:O, s:O, s:O, s:O, s:O, s:s, s:O, s:O*, s:O*}", "id",
 				    json_object_get(device, "id"), "namespace",
 				    json_object_get(claim, "namespace"), "name",
 				    json_object_get(claim, "name"), "uid",
 				    json_object_get(claim, "uid"), "resource",
 				    json_object_get(device, "resource"), "admin",
 				    json_object_get(device, "admin"), "driver",
-				    text_of(claim, "driver"))) < 0)
+				    text_of(claim, "driver"), "device",
+				    json_object_get(device, "name"), "share",
+				    json_object_get(device, "share"), "amounts",
+				    json_object_get(device, "amounts"))) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -490,14 +506,47 @@ int dra_claims_add_answers(
 	return r;
 }
 
-int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struct error *error)
+/* The other claims: those that are known, and those that are being prepared. A new reference; NULL:
+ * no memory. */
+static json_t *collect_others(
+	const struct dra_claims *claims, const json_t *claim, const json_t *preparing)
 {
-	for (size_t i = 0; i < claims->n_items; i++) {
-		const json_t *other = claims->items[i]->json, *device;
+	json_auto_t *others = json_array();
+	json_t *other;
+	size_t k;
 
-		if (dra_claim_is(other, text_of(claim, "driver"), text_of(claim, "uid")))
-			continue;
-		device = dra_claim_shared_device(claim, other);
+	for (size_t i = 0; i < claims->n_items; i++)
+		if (!dra_claim_is(claims->items[i]->json, text_of(claim, "driver"),
+			    text_of(claim, "uid")) &&
+			json_array_append(others, claims->items[i]->json) < 0)
+			return NULL;
+	json_array_foreach(preparing, k, other)
+	{
+		if (!dra_claim_is(other, text_of(claim, "driver"), text_of(claim, "uid")) &&
+			json_array_append(others, other) < 0)
+			return NULL;
+	}
+	return json_incref(others);
+}
+
+int dra_claims_check(const struct dra_claims *claims, const json_t *claim, const json_t *preparing,
+	struct error *error)
+{
+	json_auto_t *others = collect_others(claims, claim, preparing);
+	const json_t *other;
+	size_t i;
+
+	if (!others)
+		return error_set(error, -ENOMEM, "out of memory");
+	json_array_foreach(others, i, other)
+	{
+		const json_t *device = dra_claim_shared_device(claim, other);
+
+		if (device && !find_same(claims, other))
+			return error_set(error, -EBUSY,
+				"device %s of %s is being prepared for the claim %s/%s",
+				text_of(device, "id"), text_of(device, "resource"),
+				text_of(other, "namespace"), text_of(other, "name"));
 		if (device)
 			return error_set(error, -EBUSY,
 				"device %s of %s is still prepared for the claim %s/%s; it "
@@ -506,7 +555,7 @@ int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struc
 				text_of(device, "id"), text_of(device, "resource"),
 				text_of(other, "namespace"), text_of(other, "name"));
 	}
-	return 0;
+	return dra_amounts_check(claim, others, error);
 }
 
 /* --- changes --- */

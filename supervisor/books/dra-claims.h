@@ -71,15 +71,16 @@ const json_t *dra_claims_next(const struct dra_claims *claims, uint64_t *positio
 /* All devices, by pod_claim_key(), a new reference. NULL: no memory. */
 json_t *dra_claims_devices(const struct dra_claims *claims);
 
-/* The devices that claims hold, by name: {"driver", "resource", "id"}, a new reference; admin
- * access holds nothing. NULL: no memory. And a number that changes whenever they may have changed.
+/* The devices that claims hold, by name: {"driver", "resource", "id"}, with the sum of "amounts",
+ * and "share": true if these are of shares; a new reference. Admin access holds nothing. NULL: no
+ * memory. And a number that changes whenever they may have changed.
  */
 json_t *dra_claims_held(const struct dra_claims *claims);
 uint64_t dra_claims_revision(const struct dra_claims *claims);
 
 /* The devices of a resource, NULL: of all: an array of {"id", "namespace", "name", "uid",
- * "resource", "admin", "driver"} with the offered id and the claim, a new reference. NULL: no
- * memory. */
+ * "resource", "admin", "driver", "device"}, and "share" and "amounts" if it has them, with the
+ * offered id, the claim and the name in slices, a new reference. NULL: no memory. */
 json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
 
 /* Adds to the bookings of a resource where the CDI files of prepared claims lead. Returns 0 or
@@ -87,8 +88,11 @@ json_t *dra_claims_of(const struct dra_claims *claims, const char *resource);
 int dra_claims_add_answers(
 	const struct dra_claims *claims, const char *resource, struct bookings *bookings);
 
-/* Returns 0, or with the error filled -EBUSY if another claim has one of its devices. */
-int dra_claims_check(const struct dra_claims *claims, const json_t *claim, struct error *error);
+/* Returns 0, or with the error filled -EBUSY if another claim has one of its devices, or if a
+ * device does not have enough for the amounts of all its claims. `preparing`: an array of claims
+ * that are being prepared, borrowed. */
+int dra_claims_check(const struct dra_claims *claims, const json_t *claim, const json_t *preparing,
+	struct error *error);
 
 /* Counts bytes of a claim that is being prepared, until dra_claims_give_back(). Returns 0, or
  * -ENOSPC with the error filled. */

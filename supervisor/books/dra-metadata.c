@@ -132,6 +132,18 @@ bool dra_metadata_set(json_t *claim, const json_t *devices)
 
 /* --- files --- */
 
+/* Whether an earlier device is another share of this one, for the same request. */
+static bool is_repeated(const json_t *claim, size_t at)
+{
+	const json_t *device = dra_claim_device(claim, at);
+
+	for (size_t i = 0; i < at; i++)
+		if (dra_claim_is_group(dra_claim_device(claim, i), device) &&
+			streq(text_of(dra_claim_device(claim, i), "name"), text_of(device, "name")))
+			return true;
+	return false;
+}
+
 /* Devices of other drivers, which the claim may have for the same request, are in their files. */
 static json_t *make_devices(const json_t *claim, const char *request)
 {
@@ -141,7 +153,7 @@ static json_t *make_devices(const json_t *claim, const char *request)
 		const json_t *device = dra_claim_device(claim, i);
 		json_t *attributes = json_object_get(attributes_of(claim), text_of(device, "name"));
 
-		if (streq(text_of(device, "request"), request))
+		if (streq(text_of(device, "request"), request) && !is_repeated(claim, i))
 			(void)json_array_append_new(made,
 				json_pack("{s:s, s:s, s:s, s:O*}", "driver",
 					text_of(claim, "driver"), "pool", text_of(device, "pool"),

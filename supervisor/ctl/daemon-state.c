@@ -51,6 +51,35 @@ static json_t *clean_attributes(json_t *attributes)
 	return clean;
 }
 
+/* {NAME: {"value", "default", "min", "step", "max", "values"}}. */
+static json_t *clean_capacity(json_t *capacity)
+{
+	static const char *const keys[] = { "value", "default", "min", "step", "max" };
+	json_t *clean = json_object(), *rules, *value;
+	const char *name;
+	size_t i;
+
+	json_object_foreach(capacity, name, rules)
+	{
+		json_t *one = json_object(), *values = json_array();
+
+		for (size_t k = 0; k < ARRAY_SIZE(keys); k++)
+			if (json_is_integer(json_object_get(rules, keys[k])))
+				(void)json_object_set(
+					one, keys[k], json_object_get(rules, keys[k]));
+		json_array_foreach(json_object_get(rules, "values"), i, value)
+		{
+			if (json_is_integer(value))
+				(void)json_array_append(values, value);
+		}
+		if (json_array_size(values) > 0)
+			(void)json_object_set(one, "values", values);
+		json_decref(values);
+		(void)json_object_set_new(clean, name, one);
+	}
+	return clean;
+}
+
 /* A process may report any number; the sums over all devices must not overflow. */
 static json_int_t clean_replicas(const json_t *device)
 {
@@ -73,6 +102,10 @@ static json_t *clean_device(const json_t *device)
 	if (clean && attributes) {
 		(void)json_object_set_new(clean, "attributes", clean_attributes(attributes));
 		(void)json_object_set_new(clean, "memory", clean_text_of(device, "memory"));
+		(void)json_object_set_new(
+			clean, "capacity", clean_capacity(json_object_get(device, "capacity")));
+		(void)json_object_set_new(clean, "by_amount",
+			json_boolean(json_is_true(json_object_get(device, "by_amount"))));
 		(void)json_object_set_new(
 			clean, "pci_address", clean_text_of(device, "pci_address"));
 		(void)json_object_set_new(clean, "prefer", clean_text_of(device, "prefer"));

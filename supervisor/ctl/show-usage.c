@@ -7,6 +7,7 @@
 #include "supervisor/ctl/show-usage.h"
 
 #include "drivers/model/device.h"
+#include "drivers/model/quantity.h"
 #include "supervisor/ctl/members.h"
 
 #define HOLDERS_SHOWN 3
@@ -33,12 +34,13 @@ static json_t *find_device(const json_t *places, const char *offered)
 /* The kinds of holders of a device: the key of the list in `found` and of the list in each device,
  * the members of its entries, and whether they may be for admin access. */
 static const struct relation {
-	const char *list, *key, *members[6];
+	const char *list, *key, *members[8];
 	bool admin;
 } relations[] = {
 	{ "assigned", "pods", { "id", "namespace", "pod", "container" }, true },
 	{ "booked", "booked", { "id", "pod_uid", "container" }, false },
-	{ "claims", "claims", { "id", "namespace", "name", "uid", "driver" }, true },
+	{ "claims", "claims", { "id", "namespace", "name", "uid", "driver", "device", "share" },
+		true },
 };
 
 /* A claim with admin access takes no device from others. */
@@ -47,9 +49,27 @@ static bool is_admin(const json_t *holder)
 	return json_is_true(json_object_get(holder, "admin"));
 }
 
+/* {NAME: number}. */
+static json_t *clean_amounts(json_t *amounts)
+{
+	json_t *clean = json_object(), *amount;
+	const char *name;
+
+	json_object_foreach(amounts, name, amount)
+	{
+		if (json_is_integer(amount))
+			(void)json_object_set(clean, name, amount);
+	}
+	return clean;
+}
+
 static json_t *copy_holder(const json_t *entry, const struct relation *relation)
 {
 	json_t *copy = add_clean_texts(json_object(), entry, relation->members);
+	json_t *amounts = json_object_get(entry, "amounts");
+
+	if (amounts)
+		(void)json_object_set_new(copy, "amounts", clean_amounts(amounts));
 
 	if (relation->admin)
 		(void)json_object_set_new(copy, "admin", json_boolean(is_admin(entry)));
@@ -193,20 +213,46 @@ static void write_containers(FILE *stream, const json_t *holders)
 		(void)fprintf(stream, " and %zu more", n - shown);
 }
 
-/* "claim default/a", for each claim once, in the order of the claims. */
+/* " with 10Gi of memory, 2 of seats" of the sums of a claim; nothing without amounts. */
+static void write_amounts(FILE *stream, json_t *sums)
+{
+	char text[QUANTITY_MAX + 1];
+	const char *name, *before = " with ";
+	json_t *sum;
+
+	json_object_foreach(sums, name, sum)
+	{
+		quantity_write(MAX_OF(json_integer_value(sum), (json_int_t)0), text);
+		(void)fprintf(stream, "%s%s of %s", before, text, name);
+		before = ", ";
+	}
+}
+
+/* "claim default/a" with the sums of its amounts, for each claim once, in the order of the claims.
+ */
 static json_t *name_claims(const json_t *claims)
 {
-	json_t *names = json_object(), *claim;
+	json_t *names = json_object(), *claim, *amount;
+	const char *key;
 	size_t i;
 
 	json_array_foreach(claims, i, claim)
 	{
 		_cleanup_free_ char *name = NULL;
+		json_t *sums;
 
 		(void)format_text(&name, "claim %s/%s%s", text_of(claim, "namespace"),
 			text_of(claim, "name"), is_admin(claim) ? " with admin access" : "");
-		if (name)
-			(void)json_object_set_new(names, name, json_true());
+		if (name && !json_object_get(names, name))
+			(void)json_object_set_new(names, name, json_object());
+		sums = name ? json_object_get(names, name) : NULL;
+		json_object_foreach(json_object_get(claim, "amounts"), key, amount)
+		{
+			json_int_t sum = integer_of(sums, key);
+
+			if (!__builtin_add_overflow(sum, json_integer_value(amount), &sum))
+				(void)json_object_set_new(sums, key, json_integer(sum));
+		}
 	}
 	return names;
 }
@@ -224,6 +270,7 @@ static void write_claims(FILE *stream, const json_t *claims, const char *before,
 		if (shown == HOLDERS_SHOWN)
 			break;
 		(void)fprintf(stream, "%s%s", shown++ > 0 ? ", " : before, name);
+		write_amounts(stream, value);
 	}
 	if (n > shown)
 		(void)fprintf(stream, " and %zu more", n - shown);
@@ -286,10 +333,24 @@ static bool conflict(const json_t *a, const json_t *b)
 			streq(text_of(a, "namespace"), text_of(b, "namespace")));
 }
 
+/* Pods with claims for amounts share the device. */
+static bool is_by_amount(const json_t *device)
+{
+	const json_t *claims = json_object_get(device, "claims"), *claim;
+	size_t i;
+
+	json_array_foreach(claims, i, claim)
+	{
+		if (json_object_get(claim, "amounts"))
+			return true;
+	}
+	return false;
+}
+
 char *usage_find_conflict(const json_t *device)
 {
 	const json_t *holders = json_object_get(device, "pods");
-	size_t n = json_array_size(holders);
+	size_t n = is_by_amount(device) ? 0 : json_array_size(holders);
 	char *text;
 
 	for (size_t i = 0; i < n; i++)

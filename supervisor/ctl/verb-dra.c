@@ -145,11 +145,29 @@ static json_t *find_resources(const struct daemon_state *daemon, const char *dri
 	return found;
 }
 
+static void add_held(json_t *held, const json_t *resource, const json_t *claim)
+{
+	const char *name = text_of(claim, "device"), *key;
+	json_t *amounts = json_object_get(claim, "amounts"), *sums, *amount;
+
+	sums = json_object_get(json_object_get(held, name), "amounts");
+	if (!sums) {
+		sums = amounts ? json_object() : NULL;
+		(void)json_object_set_new(held, name,
+			json_pack("{s:O, s:O, s:O, s:o*, s:o*}", "driver",
+				json_object_get(claim, "driver"), "resource",
+				json_object_get(resource, "name"), "id",
+				json_object_get(claim, "id"), "amounts", sums, "share",
+				*text_of(claim, "share") ? json_true() : NULL));
+	}
+	json_object_foreach(amounts, key, amount)(void) json_object_set_new(
+		sums, key, json_integer(integer_of(sums, key) + json_integer_value(amount)));
+}
+
 /* The devices that claims hold, for struct dra_inventory_options. */
 static json_t *find_held(const json_t *resources)
 {
 	json_t *held = json_object(), *resource, *device, *claim;
-	char name[DRA_DEVICE_NAME_MAX + 1];
 	size_t i, k, n;
 
 	json_array_foreach(resources, i, resource)
@@ -158,15 +176,8 @@ static json_t *find_held(const json_t *resources)
 		{
 			json_array_foreach(json_object_get(device, "claims"), n, claim)
 			{
-				if (json_is_true(json_object_get(claim, "admin")))
-					continue;
-				dra_device_name(
-					text_of(resource, "name"), text_of(claim, "id"), name);
-				(void)json_object_set_new(held, name,
-					json_pack("{s:O, s:O, s:O}", "driver",
-						json_object_get(claim, "driver"), "resource",
-						json_object_get(resource, "name"), "id",
-						json_object_get(claim, "id")));
+				if (!json_is_true(json_object_get(claim, "admin")))
+					add_held(held, resource, claim);
 			}
 		}
 	}

@@ -351,22 +351,18 @@ bool dra_prepare_join(struct dra_preparations *preparations, const char *driver,
 static int check(
 	const struct dra_preparations *preparations, const json_t *claim, struct error *error)
 {
-	int r = dra_claims_check(preparations->claims, claim, error);
+	json_auto_t *preparing = json_array();
+	int r;
 
+	for (const struct preparation *p = preparations->first; p; p = p->next)
+		if (json_array_append(preparing, p->claim) < 0)
+			return error_set(error, -ENOMEM, "out of memory");
+	r = dra_claims_check(preparations->claims, claim, preparing, error);
 	if (r >= 0 && !find_known(preparations->claims, claim) &&
 		dra_claims_total(preparations->claims) + preparations->count >= DRA_CLAIMS_MAX)
 		return error_set(error, -ENOSPC,
 			"%d claims are prepared on this node; more are not accepted",
 			DRA_CLAIMS_MAX);
-	for (const struct preparation *p = preparations->first; p && r >= 0; p = p->next) {
-		const json_t *device = dra_claim_shared_device(claim, p->claim);
-
-		if (device)
-			r = error_set(error, -EBUSY,
-				"device %s of %s is being prepared for the claim %s/%s",
-				text_of(device, "id"), text_of(device, "resource"),
-				text_of(p->claim, "namespace"), text_of(p->claim, "name"));
-	}
 	return r < 0 ? r : dra_question_take(preparations->manager, claim, error);
 }
 

@@ -25,21 +25,36 @@ void dra_question_edits_done(struct dra_edits *edits)
 	json_decref(edits->hash);
 }
 
+/* A container with several shares of a device gets the device once, with their sum. */
+static int add_device(json_t *ids, json_t *amounts, const json_t *device)
+{
+	json_t *id = json_object_get(device, "id"), *sums;
+	const char *text = text_of(device, "id");
+
+	if (!json_object_get(device, "amounts"))
+		return json_array_append(ids, id);
+	sums = json_object_get(amounts, text);
+	if (!sums &&
+		(json_array_append(ids, id) < 0 ||
+			json_object_set_new(amounts, text, json_object()) < 0))
+		return -ENOMEM;
+	return dra_claim_add_amounts(device, json_object_get(amounts, text));
+}
+
 static int make_question(const json_t *claim, size_t at)
 {
 	const json_t *first = dra_claim_device(claim, at);
-	json_auto_t *ids = json_array(), *question = NULL;
+	json_auto_t *ids = json_array(), *amounts = json_object(), *question = NULL;
 	_cleanup_free_ char *text = NULL;
 
 	for (size_t i = at; i < dra_claim_count(claim); i++) {
 		const json_t *device = dra_claim_device(claim, i);
 
-		if (dra_claim_is_group(device, first) &&
-			json_array_append(ids, json_object_get(device, "id")) < 0)
+		if (dra_claim_is_group(device, first) && add_device(ids, amounts, device) < 0)
 			return -ENOMEM;
 	}
-	question = json_pack(
-		"{s:O, s:O*}", "ids", ids, "parameters", json_object_get(first, "parameters"));
+	question = json_pack("{s:O, s:O, s:O*}", "ids", ids, "amounts", amounts, "parameters",
+		json_object_get(first, "parameters"));
 	text = question ? json_dumps(question, JSON_COMPACT) : NULL;
 	return text ? sealed_new("devices", text, strlen(text)) : -ENOMEM;
 }

@@ -18,7 +18,7 @@ from devplug_apiserver.releases import RELEASES, Release  # noqa: E402
 from devplug_apiserver.resources import CLAIMS, CLASSES, NODES, SLICES, collection_path  # noqa: E402
 from devplug_apiserver.server import ControlServer, Stoppable  # noqa: E402
 
-__all__ = ["APISERVER", "Api", "ApiServer", "Authority", "CLAIMS_PATH", "ControlServer", "RELEASES", "SLICES_PATH", "Stoppable", "write_kubeconfig"]
+__all__ = ["APISERVER", "Api", "ApiServer", "Authority", "CLAIMS_PATH", "ControlServer", "RELEASES", "Release", "SLICES_PATH", "Stoppable", "write_kubeconfig"]
 
 SLICES_PATH = collection_path(SLICES)
 CLAIMS_PATH = collection_path(CLAIMS, "{}")
@@ -111,6 +111,10 @@ class ApiServer(Cluster):
         the allocation. Returns its uid."""
         results = [{"request": request, "driver": other[0] if other else driver, "pool": pool or self.node, "device": device}
                    for request, device, *other in devices]
+        return self.allocate_results(name, results, namespace, config, annotations)
+
+    def allocate_results(self, name, results, namespace="default", config=None, annotations=None):
+        """A claim with these results, whether a scheduler could have made them or not. Returns its uid."""
         claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
                  "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
                  "spec": {"devices": {}}}

@@ -189,7 +189,8 @@ class Kubelet:
             devices = [parse(device) for device in value.get(1, [])]
             result[text(pair, 1)] = text(value, 2) or [
                 {"requests": [r.decode() for r in device.get(1, [])], "pool": text(device, 2), "device": text(device, 3),
-                 "cdi": [name.decode() for name in device.get(4, [])]} for device in devices]
+                 "cdi": [name.decode() for name in device.get(4, [])],
+                 **({"share": text(device, 5)} if 5 in device else {})} for device in devices]
         return result
 
     def unprepare(self, path, *claims, version="v1"):

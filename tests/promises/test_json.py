@@ -25,7 +25,7 @@ def flatten(value, path=""):
     """Pairs of the path of a member and its type."""
     if isinstance(value, dict):
         for key, member in value.items():
-            free = path in ("answer.envs", "answer.annotations") or path.endswith((".attributes", ".labels"))
+            free = path in ("answer.envs", "answer.annotations") or path.endswith((".attributes", ".capacity", ".amounts", ".labels"))
             yield from flatten(member, f"{path}.{'*' if free else key}".lstrip("."))
     elif isinstance(value, list):
         for element in value:
@@ -102,7 +102,9 @@ class Json(ToolTest):
             ' parameters = ( { name = "mode"; default = "fast"; } ); }',
             '{ name = "vendor.example/full"; driver = "path"; match = "/dev/full"; serve = "dra";'
             ' dra = { attributes = ( { name = "a"; type = "version"; value = "1"; }, { name = "b"; type = "int"; value = "1"; },'
-            ' { name = "c"; type = "bool"; value = "1"; }, { name = "d"; value = "1"; } ); }; }',
+            ' { name = "c"; type = "bool"; value = "1"; }, { name = "d"; value = "1"; } ); };'
+            ' capacity = ( { name = "a"; value = "8"; step = "1"; default = "1"; max = "4"; },'
+            ' { name = "b"; value = "8"; values = ( "1", "2" ); default = "1"; } ); }',
             kubelet=f'pod_resources_socket = "{socket}"; plugins_registry_dir = "{self.node.path("registry")}";',
             text='dra = { driver = "devices.vendor.example"; }; cluster = { report = true; };')
         self.node.start_kubelet()
@@ -124,7 +126,7 @@ class Json(ToolTest):
         rare = {*(f"resources[].devices[].findings[].{member}" for member in ("reason", "severity", "text")), "dra.lacks[]", "dra.drivers[].lacks[]", "resources[].scan_notes[]", "resources[].devices[].numa[]",
                 *(path for path in wanted["status, devices, explain"] if path.startswith("resources[].eviction.")),
                 "resources[].expect.missing[]", "resources[].expect.extra[]",
-                *(f"resources[].devices[].claims[].{member}" for member in ("id", "namespace", "name", "uid", "driver", "admin"))}
+                *(f"resources[].devices[].claims[].{member}" for member in ("id", "namespace", "name", "uid", "driver", "device", "share", "amounts.*", "admin"))}
         shown = {path: kind for answer in (self.ctl("status", "--json"), self.ctl("devices", "--json"))
                  for path, kind in flatten(json.loads(answer.stdout))}
         self.assertEqual(set(wanted["status, devices, explain"]) - set(shown) - rare, set())

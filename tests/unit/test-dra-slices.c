@@ -142,34 +142,6 @@ static void test_hostile_attributes(void **state)
 	}
 }
 
-/* A quantity has one form only, in which the API server stores it. */
-static void test_capacity(void **state)
-{
-	static const struct {
-		const char *memory, *capacity; /* NULL: none */
-	} cases[] = { { "80Gi", "80Gi" }, { "85899345920", "80Gi" }, { "1536", "1536" },
-		{ "2048", "2Ki" }, { "1536Mi", "1536Mi" }, { "5000", "5k" }, { "2M", "2M" },
-		{ "1000Ki", "1000Ki" }, { "7Ei", "7Ei" }, { "8Ei", NULL }, { "0", NULL },
-		{ "", NULL }, { "80GiB", NULL }, { "Gi", NULL }, { "-1", NULL }, { "2K", NULL },
-		{ "2ki", NULL }, { "99999999999999999999", NULL }, { "DDR4", NULL } };
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		json_auto_t *resources =
-			json_pack("[{s:s, s:[{s:s, s:s, s:s, s:[], s:i, s:b, s:s}]}]", "name",
-				"v.e/gpu", "devices", "id", "gpu-0", "health", "Healthy", "cause",
-				"", "numa", "replicas", 1, "shared", 0, "memory", cases[i].memory);
-		struct dra_inventory inventory;
-		const json_t *device, *capacity;
-
-		assert_int_equal(dra_inventory_build(resources, &all, &inventory), 0);
-		device = json_array_get(json_array_get(inventory.slices, 0), 0);
-		capacity = json_object_get(
-			json_object_get(json_object_get(device, "capacity"), "memory"), "value");
-		assert_string_equal(json_string_value(capacity) ?: "", cases[i].capacity ?: "");
-		dra_inventory_done(&inventory);
-	}
-}
-
 #define TAINT(name) "[{\"key\": \"" DRIVER "/" name "\", \"effect\": \"NoSchedule\"}]"
 #define UNHEALTHY(value)                                                              \
 	"[{\"key\": \"" DRIVER "/unhealthy\", \"value\": \"" value "\", \"effect\": " \
@@ -585,8 +557,9 @@ static void test_dropped_fields(void **state)
 		{ "[" CAPACITY("\"value\": \"1Gi\"") "]", "[{\"name\": \"a\"}]", 1U << LACK_OTHER,
 			"spec.devices[].capacity" },
 		{ "[" CAPACITY("\"value\": \"1Gi\", \"requestPolicy\": {\"default\": \"1Gi\"}") "]",
-			"[" CAPACITY("\"value\": \"1Gi\"") "]", 1U << LACK_OTHER,
-			"spec.devices[].capacity[].requestPolicy" },
+			"[" CAPACITY("\"value\": \"1Gi\"") "]", 1U << LACK_AMOUNTS, "" },
+		{ "[{\"name\": \"a\", \"allowMultipleAllocations\": true}]", "[{\"name\": \"a\"}]",
+			1U << LACK_AMOUNTS, "" },
 		{ "[" ATTRIBUTE("x.y/z", "\"strings\": [\"s\"]") "]",
 			"[" ATTRIBUTE("x.y/z", "") "]", 1U << LACK_OTHER,
 			"spec.devices[].attributes[].strings" },
@@ -932,7 +905,6 @@ int main(void)
 		cmocka_unit_test(test_class_names),
 		cmocka_unit_test(test_attributes),
 		cmocka_unit_test(test_hostile_attributes),
-		cmocka_unit_test(test_capacity),
 		cmocka_unit_test(test_slices),
 		cmocka_unit_test(test_taints),
 		cmocka_unit_test(test_findings),

@@ -54,8 +54,8 @@ static void test_declared(void **state)
 			"prestart.command: must not use \"${param:mode}\": a parameter cannot be a part of "
 			"a shell's script, " SHELL },
 		{ MODE "health = ( { probe = \"exec\"; command = [ \"/bin/a\", \"${param:mode}\" ]; } );",
-			"health[0].command[1]: must not use ${ids}, ${n}, ${info}, ${replica}, ${position} or "
-			"${param:NAME} as \"${param:mode}\" does: they have a value only while devices are "
+			"health[0].command[1]: must not use ${ids}, ${n}, ${info}, ${replica}, ${position}, "
+			"${capacity} or ${param:NAME} as \"${param:mode}\" does: they have a value only while devices are "
 			"assigned to a container; ${id} is the device's id" },
 		{ ENV "parameters = ( { name = \"mode\"; } );",
 			"parameters[0].default: is missing: with serve = \"plugin\", no pod can set the "

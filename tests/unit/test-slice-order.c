@@ -43,7 +43,7 @@ static void expect(const char *prefer, json_int_t replicas, const char *order)
 	char text[256] = "";
 	size_t n;
 
-	assert_int_equal(slice_order(devices, 100, &places, &n), 0);
+	assert_int_equal(slice_order(devices, 100, "", 0, &places, &n), 0);
 	assert_int_equal(n, 6 * (size_t)replicas);
 	for (size_t i = 0; i < n; i++) {
 		size_t length = strlen(text);
@@ -83,7 +83,7 @@ static void test_limits(void **state)
 	_cleanup_free_ struct slice_place *places = NULL;
 	size_t n;
 
-	assert_int_equal(slice_order(devices, 5, &places, &n), 0);
+	assert_int_equal(slice_order(devices, 5, "", 0, &places, &n), 0);
 	assert_int_equal(n, 5);
 	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(places[i].replica, i);
@@ -91,7 +91,7 @@ static void test_limits(void **state)
 	}
 	free(places);
 	places = NULL;
-	assert_int_equal(slice_order(NULL, 5, &places, &n), 0);
+	assert_int_equal(slice_order(NULL, 5, "", 0, &places, &n), 0);
 	assert_int_equal(n, 0);
 }
 

@@ -251,7 +251,7 @@ void dra_claim_edits_name(const json_t *claim, size_t at, char ret[static CDI_DE
 	const json_t *device = dra_claim_device(claim, at);
 	const char *name = text_of(device, "name"), *share = text_of(device, "share");
 	const char *kept = kept_name(claim, device);
-	char suffix[16] = "";
+	char suffix[12] = "";
 	unsigned number = 0;
 
 	if (kept) {

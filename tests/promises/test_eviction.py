@@ -330,8 +330,9 @@ class EvictionByTaint(DraTest):
         self.assertEqual(self.evictions(), ["2"])
         self.assertEqual(self.taints("gpu-2"), [])
         # Another process publishes the same.
-        os.kill(self.process(), signal.SIGKILL)
-        self.register_again()
+        killed = self.process()
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: self.process() not in (None, 0, killed), "another process")
         self.await_pod("gpu-1", "2", "ended", "it is ending")
         self.assertEqual(self.taints("gpu-0"), [(heat, "NoExecute")])
         self.write("gpu-0", "ok")

@@ -62,8 +62,8 @@ class Families(unittest.TestCase):
 
     def setUp(self):
         self.families = set()
-        for path in glob.glob(ROOT + "/exporter/families*.c"):
-            with open(path, encoding="utf-8") as file:
+        for source in glob.glob(ROOT + "/exporter/families*.c"):
+            with open(source, encoding="utf-8") as file:
                 self.families |= set(re.findall(r'"(devplugd_[a-z_]+)"', file.read()))
         self.assertGreater(len(self.families), 30)
 

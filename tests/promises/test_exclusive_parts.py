@@ -155,9 +155,6 @@ class ExclusiveParts(ToolTest):
                 self.node.await_serving()
             users = [node for nodes in pods.values() for node in nodes]
             self.assertEqual(len(users), len(set(users)), f"seed {SEED}, step {number}: {pods}")
-        for name in pods:
-            self.remove(name)
-        self.node.await_allocatable(card=2, part=4)
 
 
 class ExclusiveClaims(DraTest):

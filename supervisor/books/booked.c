@@ -316,7 +316,8 @@ static bool is_wanted(const struct booked *booked)
 {
 	if (booked->manager->stopping)
 		return false;
-	return has_gone(booked) || (asks_pods(booked) && outdated_answers(booked->manager)) ||
+	return has_gone(booked) ||
+		(asks_pods(booked) && renewal_is_wanted(booked->manager, booked->checkpoint)) ||
 		(asks_pods(booked) && !checkpoint_decides(booked) && booked->problem != -ENOENT);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts, for each resource with an outdated answer, the answers of PodResources that do not name
+ * Counts, for each resource whose bookings matter, the answers of PodResources that do not name
  * what the checkpoint books, and decides when the kubelet is sent the list again.
  */
 #include "supervisor/books/renew-checkpoint.h"
@@ -12,11 +12,29 @@
 #include "supervisor/children/manager.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
-bool outdated_answers(const struct manager *manager)
+static bool has_rows(const struct kubelet_checkpoint *checkpoint, const char *resource)
 {
-	for (size_t i = 0; i < manager->n_children; i++)
-		if (claimant_replays(manager->children[i]->claimant))
+	for (size_t i = 0; checkpoint && i < checkpoint->count; i++)
+		if (streq(checkpoint->rows[i].resource, resource))
 			return true;
+	return false;
+}
+
+/* Whether a booking of the resource can keep devices from pods. */
+static bool matters(const struct child *child)
+{
+	return claimant_replays(child->claimant) || claimant_excludes(child->claimant);
+}
+
+bool renewal_is_wanted(const struct manager *manager, const struct kubelet_checkpoint *checkpoint)
+{
+	for (size_t i = 0; i < manager->n_children; i++) {
+		const struct child *child = manager->children[i];
+
+		if (claimant_replays(child->claimant) ||
+			(matters(child) && has_rows(checkpoint, child->resource->name)))
+			return true;
+	}
 	return false;
 }
 
@@ -52,7 +70,7 @@ void renew_checkpoint(struct manager *manager, const struct kubelet_checkpoint *
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
 
-		if (!checkpoint || !pods || !claimant_replays(child->claimant) ||
+		if (!checkpoint || !pods || !matters(child) ||
 			!has_unnamed(checkpoint, pods, child->resource->name)) {
 			child->unnamed = 0;
 			continue;

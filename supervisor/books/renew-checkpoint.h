@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Gets outdated answers to Allocate out of the kubelet's checkpoint when their pods are removed
- * (promise P21). The kubelet keeps such bookings until a question to PodResources, or an
+ * Gets bookings of removed pods out of the kubelet's checkpoint where they keep devices from other
+ * pods: outdated answers to Allocate (promise P21), and hardware that one device has at a time
+ * (overlap = "exclusive"). The kubelet keeps such bookings until a question to PodResources, or an
  * allocation, makes it drop them, and the checkpoint has them until a list makes it write. If all
  * devices of a resource are unhealthy because of them, nothing else would do either.
  */
@@ -14,12 +15,13 @@ struct kubelet_checkpoint;
 struct manager;
 struct pod_table;
 
-/* Whether any resource has an outdated answer. */
-bool outdated_answers(const struct manager *manager);
+/* Whether there are such bookings, or may be: to know that, the kubelet has to be asked.
+ * `checkpoint` NULL: there is none. */
+bool renewal_is_wanted(const struct manager *manager, const struct kubelet_checkpoint *checkpoint);
 
-/* To be called with each answer of PodResources while there are outdated answers: sends the kubelet
- * the list of a resource again if the second answer in a row does not name a device that the
- * checkpoint books. Later lists get rarer, because the devices of plain init containers are never
- * named. `checkpoint` NULL: there is none. */
+/* To be called with each answer of PodResources while that is so: sends the kubelet the list of a
+ * resource again if the second answer in a row does not name a device that the checkpoint books.
+ * Later lists get rarer, because the devices of plain init containers are never named. `checkpoint`
+ * NULL: there is none. */
 void renew_checkpoint(struct manager *manager, const struct kubelet_checkpoint *checkpoint,
 	const struct pod_table *pods);

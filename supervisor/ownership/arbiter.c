@@ -416,7 +416,7 @@ int claimant_take(
 	size_t before = claimant->taken.count;
 	int r = 0;
 
-	if (claimant->overlap != OVERLAP_EXCLUSIVE)
+	if (!claimant_excludes(claimant))
 		return 0;
 	for (size_t i = 0; i < n_ids && r >= 0; i++) {
 		_cleanup_free_ char *unit = strndup(ids[i], strcspn(ids[i], "#"));
@@ -437,7 +437,7 @@ int claimant_take(
 bool arbiter_is_exclusive(const struct arbiter *arbiter)
 {
 	for (size_t i = 0; i < arbiter->n_all; i++)
-		if (arbiter->all[i]->overlap == OVERLAP_EXCLUSIVE)
+		if (claimant_excludes(arbiter->all[i]))
 			return true;
 	return false;
 }
@@ -591,6 +591,11 @@ void claimant_set_booked(struct claimant *claimant, struct bookings *booked)
 	if (booked != before && (is_used || claimant->arbiter->contested))
 		arbiter_decide(claimant->arbiter);
 	(void)bookings_unref(before);
+}
+
+bool claimant_excludes(const struct claimant *claimant)
+{
+	return claimant->overlap == OVERLAP_EXCLUSIVE;
 }
 
 bool claimant_replays(const struct claimant *claimant)

@@ -98,6 +98,9 @@ bool arbiter_is_exclusive(const struct arbiter *arbiter);
  */
 bool claimant_replays(const struct claimant *claimant);
 
+/* Whether a device of it in use excludes others of the same hardware (overlap = "exclusive"). */
+bool claimant_excludes(const struct claimant *claimant);
+
 /* Bookings of a resource that devplugd does not serve: of another program, or from before the
  * resource was removed or renamed. */
 struct foreign_bookings {

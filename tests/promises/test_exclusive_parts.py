@@ -34,7 +34,9 @@ class ExclusiveParts(ToolTest):
                 % (self.node.path("dev/p*"), overlap, more))
 
     def configure(self, *resources):
-        self.node.configure(*resources, kubelet=f'pod_logs_dir = "{self.node.kubelet_state}/pod-logs";')
+        state = self.node.kubelet_state
+        self.node.configure(*resources, kubelet=f'pod_logs_dir = "{state}/pod-logs"; pod_resources_interval = 1; '
+                            f'pod_resources_socket = "{state}/pod-resources/kubelet.sock";')
 
     def start(self, *resources):
         self.configure(*resources)
@@ -155,6 +157,9 @@ class ExclusiveParts(ToolTest):
                 self.node.await_serving()
             users = [node for nodes in pods.values() for node in nodes]
             self.assertEqual(len(users), len(set(users)), f"seed {SEED}, step {number}: {pods}")
+        for name in pods:
+            self.remove(name)
+        self.node.await_allocatable(card=2, part=4)
 
 
 class ExclusiveClaims(DraTest):

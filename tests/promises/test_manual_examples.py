@@ -81,7 +81,7 @@ class Examples(ToolTest):
         """The file of the probe is missing, which holds the eviction."""
         self.node.configure(static("gpu", 1, f'health = ( {{ probe = "file"; path = "{self.node.path("none")}"; severity = "evict"; }} );'))
         self.node.start()
-        until(lambda: (r := self.node.resource("vendor.example/gpu")) and r["eviction"]["held"], "the hold")
+        until(lambda: (r := self.node.resource("vendor.example/gpu")) and r.get("eviction", {}).get("held"), "the hold")
         for command, output in examples():
             if command.split()[1] == "evict":
                 self.compare(command, output)

@@ -21,7 +21,6 @@ struct node_conditions {
 	sd_event_source *timer;
 	json_t *wanted;   /* see node_conditions_set(); NULL: not known yet */
 	json_t *stored;   /* by type, as on the server; NULL: not known */
-	char *node_uid;   /* NULL: not known */
 	uint64_t wrote;   /* CLOCK_MONOTONIC: the last write; 0: none */
 	uint64_t all_due; /* CLOCK_MONOTONIC: all are written again */
 	uint64_t delay;   /* of the last retry; 0: the last request succeeded */
@@ -89,12 +88,9 @@ static json_t *make_changes(const struct node_conditions *conditions, bool all)
 
 static void take_node(struct node_conditions *conditions, const json_t *node)
 {
-	const char *uid = set_text_of(json_object_get(node, "metadata"), "uid");
 	json_t *list = json_object_get(json_object_get(node, "status"), "conditions"), *condition;
 	size_t i;
 
-	free(conditions->node_uid);
-	conditions->node_uid = uid ? strdup(uid) : NULL;
 	json_decref(conditions->stored);
 	conditions->stored = json_object();
 	json_array_foreach(list, i, condition)
@@ -217,11 +213,6 @@ void node_conditions_set(struct node_conditions *conditions, json_t *wanted)
 			MAX_OF(now + COALESCE_TIME, conditions->wrote + NODE_CONDITIONS_PAUSE));
 }
 
-const char *node_conditions_node_uid(const struct node_conditions *conditions)
-{
-	return conditions->node_uid;
-}
-
 int node_conditions_new(sd_event *event, struct dra_api *api, const char *node,
 	node_conditions_handler on_result, void *userdata, struct node_conditions **ret)
 {
@@ -253,7 +244,6 @@ struct node_conditions *node_conditions_free(struct node_conditions *conditions)
 	sd_event_source_disable_unref(conditions->timer);
 	json_decref(conditions->wanted);
 	json_decref(conditions->stored);
-	free(conditions->node_uid);
 	free(conditions);
 	return NULL;
 }

@@ -30,8 +30,5 @@ int node_conditions_new(sd_event *event, struct dra_api *api, const char *node,
  * one that is not known yet and stays as it is. Takes the reference. */
 void node_conditions_set(struct node_conditions *conditions, json_t *wanted);
 
-/* The UID of the Node as it was read last, or NULL. */
-const char *node_conditions_node_uid(const struct node_conditions *conditions);
-
 struct node_conditions *node_conditions_free(struct node_conditions *conditions);
 DEFINE_CLEANUP(struct node_conditions *, node_conditions_free)

@@ -293,11 +293,6 @@ int node_report_take_holders(struct node_report *report, struct control_message 
 	return 0;
 }
 
-void node_report_add_event(struct node_report *report, const struct node_event *event)
-{
-	node_events_add(report->events, event);
-}
-
 /* --- --- */
 
 int node_report_take_resources(struct node_report *report, struct control_message *message)
@@ -332,10 +327,14 @@ int node_report_take_resources(struct node_report *report, struct control_messag
 void node_report_set_devices(struct node_report *report, const char *resource,
 	const json_t *devices, const json_t *expect)
 {
-	size_t total;
-	json_t *problems = device_problems(devices, &total);
 	json_t *before = json_object_get(json_object_get(report->devices, resource), "problems");
+	json_t *problems;
+	size_t total;
 
+	/* Reports are off. The supervisor sends all devices again when they are on. */
+	if (json_object_size(report->resources) == 0)
+		return;
+	problems = device_problems(devices, &total);
 	find_changes(report, resource, before, problems, devices);
 	(void)json_object_set_new(report->devices, resource,
 		json_pack("{s:I, s:o, s:s}", "total", (json_int_t)total, "problems", problems,

@@ -12,7 +12,6 @@
 #include "common/control-cluster.h"
 #include "dra/dra-api.h"
 
-struct node_event;
 struct node_report;
 
 /* `node` outlives it. Returns 0 or negative errno. */
@@ -29,9 +28,6 @@ void node_report_set_devices(struct node_report *report, const char *resource,
 
 /* Takes a CLUSTER_HOLDERS. Returns 0, -EBADMSG or -ENOMEM. */
 int node_report_take_holders(struct node_report *report, struct control_message *message);
-
-/* Writes an Event about something that is not in the devices, such as an eviction. */
-void node_report_add_event(struct node_report *report, const struct node_event *event);
 
 struct node_report *node_report_free(struct node_report *report);
 DEFINE_CLEANUP(struct node_report *, node_report_free)

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import time
 import unittest
 
 from api_server import write_kubeconfig
@@ -55,7 +56,6 @@ class NodeEvents(DraTest):
         """On the Node and on the pods that have the device, also by a replica; not on other pods."""
         self.begin(self.probed("gpu", count=2).replace("match =", "share = { replicas = 2; }; match ="))
         uids = {name: self.run_pod(name, gpu=1) for name in ("p", "q", "r")}
-        held = {row["id"]: {pod["pod"] for pod in row["pods"]} for row in self.node.resource("vendor.example/gpu")["devices"]}
         until(lambda: sum(len(row["pods"]) for row in self.node.resource("vendor.example/gpu")["devices"]) == 3, "the pods to be known")
         held = {row["id"]: {pod["pod"] for pod in row["pods"]} for row in self.node.resource("vendor.example/gpu")["devices"]}
         self.set_health("gpu-0", "too hot")
@@ -139,6 +139,23 @@ class NodeEvents(DraTest):
 
     def health_of(self, device):
         return next(found["health"] for found in self.node.resource("vendor.example/gpu")["devices"] if found["id"] == device)
+
+    def test_switched_off(self):
+        """Without reports nothing is written, although DRA still needs the process."""
+        self.configure(self.probed("gpu", serve="dra"), text=REPORT)
+        self.node.start()
+        self.register()
+        self.await_pool()
+        self.set_health("gpu-0", "broken")
+        self.await_event("Node", "node-a", "DeviceFailed")
+        self.configure(self.probed("gpu", serve="dra"))
+        self.node.reload()
+        until(lambda: set(NodeConditions.conditions(self)) <= {"Ready"}, "the end of reports")
+        self.set_health("gpu-1", "broken")
+        self.await_pool(lambda pool: sum("taints" in device for device in pool.values()) == 2)
+        time.sleep(1)
+        (event,) = self.events()["Node", "node-a", "DeviceFailed"]
+        self.assertEqual(event["count"], 1)
 
     def test_restart(self):
         """What is known is not reported again by the next process; what fails while none runs is."""

@@ -303,6 +303,12 @@ static bool is_held(
 	return held;
 }
 
+/* Has the slices follow whether a claim holds the device. */
+static int note_bound(struct building *building, const char *name)
+{
+	return json_object_set_new(building->inventory->bound, name, json_true());
+}
+
 /* Adds the device to those with counters. */
 static int add_part(struct building *building, const char *key, json_t *made)
 {
@@ -416,7 +422,7 @@ static int add_place(struct building *building, const struct slice_place *place,
 		return -ENOMEM;
 	offer = is_offered(place->device) && !place->withheld && !left_out &&
 		(is_healthy(place->device) || !(options->lacks & 1U << LACK_TAINTS));
-	if (!offer && json_object_set_new(building->inventory->bound, name, json_true()) < 0)
+	if (!offer && note_bound(building, name) < 0)
 		return -ENOMEM;
 	held = is_held(options, name, &elsewhere);
 	if (part)
@@ -511,7 +517,7 @@ static int add_waiting(
 		describe(building, device, text_of(held, "id"), use, attributes, false);
 	json_t *amounts = json_object_get(held, "amounts");
 
-	if (!known || json_object_set_new(building->inventory->bound, name, json_true()) < 0 ||
+	if (!known || note_bound(building, name) < 0 ||
 		(amounts && json_object_set(known, "of", amounts) < 0) ||
 		(use == SLICE_PART && json_object_set(known, "amounts", amounts) < 0) ||
 		json_object_set(building->inventory->names, name, known) < 0)
@@ -534,18 +540,23 @@ static int add_unlisted(struct building *building)
 		const json_t *waiting;
 		bool elsewhere;
 
-		if (r < 0 || json_object_get(building->inventory->names, name) ||
-			!is_held(building->options, name, &elsewhere) || elsewhere)
+		if (r < 0 || json_object_get(building->inventory->names, name))
 			continue;
+		(void)is_held(building->options, name, &elsewhere);
 		building->resource = text_of(device, "resource");
 		key = unit_key(building->resource, text_of(device, "id"));
 		waiting = key ? json_object_get(building->waiting, key) : NULL;
-		if (waiting) {
+		if (!key)
+			r = -ENOMEM;
+		else if (elsewhere)
+			r = waiting ? note_bound(building, name) : 0;
+		else if (waiting)
 			r = add_waiting(building, name, device, waiting);
-			continue;
+		else {
+			gone = json_pack(
+				"{s:s, s:s}", "id", text_of(device, "id"), "cause", "gone");
+			r = gone ? add_held(building, name, device, gone) : -ENOMEM;
 		}
-		gone = json_pack("{s:s, s:s}", "id", text_of(device, "id"), "cause", "gone");
-		r = key && gone ? add_held(building, name, device, gone) : -ENOMEM;
 	}
 	return r;
 }
@@ -631,7 +642,7 @@ static bool depends(const struct dra_inventory *inventory, const char *driver, c
 		bool bound = json_object_get(inventory->bound, name);
 		bool matters = streq(text_of(device, "driver"), driver)
 			? !listed || bound || is_held_otherwise(listed, device)
-			: listed != NULL;
+			: listed || bound;
 
 		if (matters && !(same && streq(text_of(same, "driver"), text_of(device, "driver"))))
 			return true;

@@ -31,8 +31,8 @@ struct dra_inventory {
 			  * function, and "part": true if it is in that pool; if claims get amounts
 			  * of it, "of": {NAME: amount} that it has, and "amounts" of the part, if it
 			  * is one */
-	json_t *bound;   /* names of listed devices that are in their slice only while a claim holds
-			  * them */
+	json_t *bound;   /* names of devices that are in their slice only while a claim holds them,
+			  * or for which another device waits until no claim holds them */
 	size_t left_out; /* devices that are not in their slice */
 };
 

@@ -269,6 +269,20 @@ static void test_waiting_for_another_driver(void **state)
 	assert_int_equal(json_array_size(devices), 0);
 }
 
+static void test_end_of_waiting_for_another_driver(void **state)
+{
+	json_auto_t *resources = report(RANGE, SHARED), *now = json_object();
+	json_auto_t *before = parse(
+		with_names("{\"PART\": {\"driver\": \"other.example\", \"resource\": \"" RESOURCE
+			   "\", \"id\": \"a#1\"}}"));
+	const struct dra_inventory_options options = { .driver = DRIVER, .held = before };
+	struct dra_inventory inventory;
+
+	assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+	assert_true(dra_inventory_follows_held(&inventory, DRIVER, before, now));
+	dra_inventory_done(&inventory);
+}
+
 static void test_changes_of_held(void **state)
 {
 	static const struct {
@@ -365,6 +379,7 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_waiting),
 		cmocka_unit_test(test_waiting_for_another_driver),
+		cmocka_unit_test(test_end_of_waiting_for_another_driver),
 		cmocka_unit_test(test_changes_of_held),
 		cmocka_unit_test(test_sums),
 	};

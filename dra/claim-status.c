@@ -15,15 +15,15 @@
 
 /* From an answer to the kubelet to the request, and between two requests. */
 #define DELAY (50 * USEC_PER_MSEC)
-/* A failure that may pass. */
+/* While the server fails. */
 #define ATTEMPTS_MAX 8
-#define RETRY        (2 * USEC_PER_SEC)
 
 struct entry {
 	struct entry *next;
 	char *path;
 	json_t *body;
 	unsigned attempts;
+	uint64_t delay; /* before the last attempt, 0: the first one */
 };
 
 struct claim_status {
@@ -119,14 +119,6 @@ static void plan(struct claim_status *status, uint64_t delay)
 	(void)sd_event_source_set_enabled(status->timer, SD_EVENT_ONESHOT);
 }
 
-/* Whether another attempt may succeed. With 404, 409 and 422, the claim is not there any more, or
- * has other devices. */
-static bool may_pass(const struct dra_answer *answer)
-{
-	return answer->code == 0 || answer->code == 401 || answer->code == 429 ||
-		answer->code >= 500;
-}
-
 static void take_refusal(struct claim_status *status, const struct dra_answer *answer)
 {
 	unsigned credentials = dra_api_credentials(status->api);
@@ -141,9 +133,18 @@ static void take_refusal(struct claim_status *status, const struct dra_answer *a
 	drop_all(status);
 }
 
+/* With 404, 409 and 422, the claim is not there any more, or has other devices. */
+static void log_failure(const struct dra_answer *answer)
+{
+	if (answer->failure && answer->code != 404 && answer->code != 409 && answer->code != 422)
+		log_notice("the status of a claim is not written, which has no effect on pods: %s",
+			answer->failure);
+}
+
 static void on_answer(const struct dra_answer *answer, void *userdata)
 {
 	struct claim_status *status = userdata;
+	struct entry *entry = status->first;
 	uint64_t delay = DELAY;
 
 	status->sent = false;
@@ -151,14 +152,10 @@ static void on_answer(const struct dra_answer *answer, void *userdata)
 		take_refusal(status, answer);
 		return;
 	}
-	if (answer->failure && may_pass(answer) && ++status->first->attempts < ATTEMPTS_MAX) {
-		delay = MAX_OF(RETRY * status->first->attempts, answer->retry_after * USEC_PER_SEC);
-	} else {
-		if (answer->failure && answer->code != 404 && answer->code != 409 &&
-			answer->code != 422)
-			log_notice("the status of a claim is not written, which has no effect on "
-				   "pods: %s",
-				answer->failure);
+	if (dra_api_is_outage(answer) && ++entry->attempts < ATTEMPTS_MAX)
+		delay = dra_api_retry_delay(&entry->delay, answer);
+	else {
+		log_failure(answer);
 		drop_first(status);
 	}
 	if (status->first)
@@ -173,8 +170,11 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 		return 0;
 	status->sent = dra_api_apply(status->api, status->first->path, status->first->body,
 			       on_answer, status) >= 0;
-	if (!status->sent)
-		drop_first(status);
+	if (status->sent)
+		return 0;
+	drop_first(status);
+	if (status->first)
+		plan(status, DELAY);
 	return 0;
 }
 

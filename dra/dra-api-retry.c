@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when a request that the API server has not answered, or has refused, is repeated.
+ * Decides whether, and when, a request that the API server has not answered, or has refused, is
+ * repeated.
  */
 #include <sys/random.h>
 
@@ -9,6 +10,13 @@
 #define RETRY_MIN       (1 * USEC_PER_SEC)
 #define RETRY_MAX       (60 * USEC_PER_SEC)
 #define RETRY_AFTER_MAX 300ULL
+
+bool dra_api_is_outage(const struct dra_answer *answer)
+{
+	return answer->failure &&
+		(answer->code < 300 || answer->code == 401 || answer->code == 408 ||
+			answer->code == 429 || answer->code >= 500);
+}
 
 uint64_t dra_api_retry_delay(uint64_t *delay, const struct dra_answer *answer)
 {

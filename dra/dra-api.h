@@ -63,6 +63,10 @@ typedef void (*dra_event_handler)(const json_t *event, void *userdata);
 int dra_api_watch(struct dra_api *api, const char *path, dra_event_handler on_event,
 	dra_answer_handler on_end, void *userdata);
 
+/* Whether the server fails, and not the request: the same request may succeed later. So it is with
+ * an answer that is not JSON, and while the server does not know the credentials. */
+bool dra_api_is_outage(const struct dra_answer *answer);
+
 /* The delay before a request is repeated after a failure: 1 s to a minute, at least Retry-After,
  * and up to a quarter more, so that the nodes of a cluster do not retry at one moment. `*delay`:
  * the previous one, 0: none. */

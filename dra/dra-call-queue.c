@@ -259,19 +259,10 @@ static void send_questions(struct dra_calls *calls)
 
 static void go_on(struct dra_calls *calls);
 
-/* Whether the server fails, and not the request: also with an answer that is not JSON, or while it
- * does not know the credentials, which are read again. */
-static bool is_outage(const struct dra_answer *answer)
-{
-	return answer->failure &&
-		(answer->code < 300 || answer->code == 401 || answer->code == 408 ||
-			answer->code == 429 || answer->code >= 500);
-}
-
 /* Returns whether the server fails. */
 static bool note_outage(struct dra_calls *calls, const struct dra_answer *answer)
 {
-	if (!is_outage(answer)) {
+	if (!dra_api_is_outage(answer)) {
 		calls->read_at = calls->read_delay = 0;
 		return false;
 	}

@@ -137,24 +137,17 @@ static void request(struct node_events *events, enum step step, const char *meth
 	plan(events);
 }
 
-/* Whether the same request may succeed later. */
-static bool is_passing(const struct dra_answer *answer)
-{
-	return answer->code == 0 || answer->code == 401 || answer->code == 429 ||
-		answer->code >= 500;
-}
-
 static void finish(struct node_events *events, const struct dra_answer *answer)
 {
 	struct entry *entry = TAKE_PTR(events->current);
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
 	events->step = STEP_IDLE;
-	if (answer->failure && is_passing(answer))
+	if (dra_api_is_outage(answer))
 		events->not_before = now + dra_api_retry_delay(&events->delay, answer);
 	else
 		events->delay = 0;
-	if (answer->failure && !is_passing(answer))
+	if (answer->failure && !dra_api_is_outage(answer))
 		drop(events, entry);
 	events->on_result(answer->failure ?: "", events->userdata);
 	plan(events);

@@ -196,8 +196,11 @@ static void complete(struct preparation *preparation)
 
 	dra_claims_give_back(all->claims, preparation->reserved);
 	preparation->reserved = 0;
-	/* A resource may have moved to the device plugin meanwhile. */
+	/* Meanwhile, a resource may have moved to the device plugin, and what was taken may have
+	 * expired (ARBITER_TAKEN_TIME). */
 	r = dra_question_check_served(all->manager, preparation->claim, &error);
+	if (r >= 0)
+		r = dra_question_take(all->manager, preparation->claim, &error);
 	if (r >= 0)
 		r = dra_claims_add(
 			all->claims, preparation->claim, preparation->spec_devices, &error);

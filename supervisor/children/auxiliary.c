@@ -6,6 +6,7 @@
  */
 #include "supervisor/children/auxiliary.h"
 
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
@@ -21,6 +22,15 @@
  * holds by default. The rest is for messages that cannot wait. */
 #define DEVICES_QUEUE 98304
 
+/* Messages that wait here while the socket is full: as many as answers to the kubelet's calls. */
+#define QUEUE_MAX   4096
+#define QUEUE_RETRY (10 * USEC_PER_MSEC)
+
+struct queued {
+	struct queued *next;
+	struct control_message message;
+};
+
 struct auxiliary {
 	struct auxiliary *next;
 	struct manager *manager;
@@ -30,6 +40,9 @@ struct auxiliary {
 	struct process process;
 	bool stopping; /* the process was asked to */
 	struct process_timer timer, watchdog;
+	struct queued *queue, **queue_end;
+	size_t n_queued;
+	sd_event_source *queue_timer;
 
 	uint64_t delay;         /* before the last start, 0: none yet */
 	struct log_once logged; /* failures to start */
@@ -45,10 +58,29 @@ static struct log_fields fields_of(const struct auxiliary *auxiliary)
 	return (struct log_fields){ .child_pid = auxiliary->process.pid };
 }
 
+static void drop_queued(struct auxiliary *auxiliary)
+{
+	struct queued *queued = auxiliary->queue;
+
+	auxiliary->queue = queued->next;
+	if (!auxiliary->queue)
+		auxiliary->queue_end = &auxiliary->queue;
+	auxiliary->n_queued--;
+	control_message_done(&queued->message);
+	free(queued);
+}
+
+static void drop_queue(struct auxiliary *auxiliary)
+{
+	while (auxiliary->queue)
+		drop_queued(auxiliary);
+}
+
 /* The process ends within a time, or is killed. */
 static void expect_end(struct auxiliary *auxiliary, uint64_t timeout)
 {
 	auxiliary->stopping = true;
+	drop_queue(auxiliary);
 	process_timer_set(&auxiliary->watchdog, USEC_INFINITY, true);
 	process_timer_set(&auxiliary->timer, timeout, false);
 }
@@ -118,6 +150,7 @@ static void on_process_exit(const siginfo_t *info, void *userdata)
 	else if (!auxiliary->options.mode)
 		log_full(LOG_INFO, &fields, "%s stopped", name_of(auxiliary));
 	process_done(&auxiliary->process);
+	drop_queue(auxiliary);
 	auxiliary->stopping = false;
 	process_timer_set(&auxiliary->timer, USEC_INFINITY, false);
 	process_timer_set(&auxiliary->watchdog, USEC_INFINITY, true);
@@ -254,15 +287,75 @@ bool auxiliary_is_running(const struct auxiliary *auxiliary)
 	return auxiliary->process.pid > 0 && !auxiliary->stopping;
 }
 
+/* --- messages to the process --- */
+
+static void plan_queue(struct auxiliary *auxiliary)
+{
+	(void)sd_event_source_set_time_relative(auxiliary->queue_timer, QUEUE_RETRY);
+	(void)sd_event_source_set_enabled(auxiliary->queue_timer, SD_EVENT_ONESHOT);
+}
+
+static void replace_unread(struct auxiliary *auxiliary)
+{
+	replace(auxiliary, SIGKILL, "does not read its control socket");
+}
+
+static int on_queue_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct auxiliary *auxiliary = userdata;
+	int r = 0;
+
+	while (auxiliary->queue && r >= 0) {
+		r = control_send(auxiliary->process.control_fd, &auxiliary->queue->message);
+		if (r >= 0)
+			drop_queued(auxiliary);
+	}
+	if (r == -EAGAIN)
+		plan_queue(auxiliary);
+	else if (r < 0)
+		replace_unread(auxiliary);
+	return 0;
+}
+
+/* A process may be busy while many answers for it are ready. */
+static int put_in_queue(struct auxiliary *auxiliary, const struct control_message *message)
+{
+	struct queued *queued = auxiliary->n_queued < QUEUE_MAX ? calloc(1, sizeof(*queued)) : NULL;
+	bool copied = true;
+
+	if (!queued)
+		return -ENOBUFS;
+	queued->message = *message;
+	for (size_t i = 0; i < CONTROL_FDS_MAX; i++) {
+		if (message->fds[i] < 0)
+			continue;
+		queued->message.fds[i] = fcntl(message->fds[i], F_DUPFD_CLOEXEC, 0);
+		copied &= queued->message.fds[i] >= 0;
+	}
+	if (!copied) {
+		control_message_done(&queued->message);
+		free(queued);
+		return -EMFILE;
+	}
+	*auxiliary->queue_end = queued;
+	auxiliary->queue_end = &queued->next;
+	if (auxiliary->n_queued++ == 0)
+		plan_queue(auxiliary);
+	return 0;
+}
+
 int auxiliary_send(struct auxiliary *auxiliary, const struct control_message *message)
 {
-	int r;
+	int r = -EAGAIN;
 
 	if (!auxiliary_is_running(auxiliary))
 		return -ESRCH;
-	r = control_send(auxiliary->process.control_fd, message);
+	if (!auxiliary->queue)
+		r = control_send(auxiliary->process.control_fd, message);
+	if (r == -EAGAIN)
+		r = put_in_queue(auxiliary, message);
 	if (r < 0)
-		replace(auxiliary, SIGKILL, "does not read its control socket");
+		replace_unread(auxiliary);
 	return r;
 }
 
@@ -276,7 +369,8 @@ int auxiliary_send_devices(struct auxiliary *auxiliary, const struct child *chil
 		return 0;
 	if (!auxiliary_is_running(auxiliary))
 		return -ESRCH;
-	if (ioctl(auxiliary->process.control_fd, SIOCOUTQ, &waiting) < 0 || waiting > DEVICES_QUEUE)
+	if (auxiliary->queue || ioctl(auxiliary->process.control_fd, SIOCOUTQ, &waiting) < 0 ||
+		waiting > DEVICES_QUEUE)
 		return -EAGAIN;
 	message.fds[0] = child->devices_fd;
 	(void)snprintf(message.text, sizeof(message.text), "%s", child->resource->name);
@@ -307,12 +401,16 @@ int auxiliary_new(
 		return -ENOMEM;
 	auxiliary->manager = manager;
 	auxiliary->options = *options;
+	auxiliary->queue_end = &auxiliary->queue;
 	process_init(&auxiliary->process, manager->event, options->protocol, name_of(auxiliary),
 		&process_events, auxiliary);
 	r = process_timer_init(&auxiliary->timer, &auxiliary->process, on_timer, auxiliary);
 	if (r >= 0)
 		r = process_timer_init(
 			&auxiliary->watchdog, &auxiliary->process, on_silence, auxiliary);
+	if (r >= 0)
+		r = sd_event_add_time(manager->event, &auxiliary->queue_timer, CLOCK_MONOTONIC,
+			USEC_INFINITY, USEC_PER_MSEC, on_queue_timer, auxiliary);
 	if (r < 0)
 		return r;
 	auxiliary->next = manager->auxiliaries;
@@ -333,6 +431,8 @@ struct auxiliary *auxiliary_free(struct auxiliary *auxiliary)
 	process_done(&auxiliary->process);
 	process_timer_done(&auxiliary->timer);
 	process_timer_done(&auxiliary->watchdog);
+	drop_queue(auxiliary);
+	sd_event_source_disable_unref(auxiliary->queue_timer);
 	free(auxiliary);
 	return NULL;
 }

@@ -48,8 +48,9 @@ pid_t auxiliary_pid(const struct auxiliary *auxiliary);
 /* Whether a process runs that was not asked to stop. */
 bool auxiliary_is_running(const struct auxiliary *auxiliary);
 
-/* Sends to the process, for example that the configuration has changed; one that does not read is
- * replaced. Descriptors stay the caller's. Returns 0 or negative errno: -ESRCH if none runs. */
+/* Sends to the process, for example that the configuration has changed. While its socket is full,
+ * messages wait; a process that does not read so many is replaced. Descriptors stay the caller's.
+ * Returns 0 or negative errno: -ESRCH if none runs. */
 int auxiliary_send(struct auxiliary *auxiliary, const struct control_message *message);
 
 /* Passes on a child's document with its devices, if it has one (CONTROL_INVENTORY). Returns 0 or

@@ -179,6 +179,35 @@ class DraPatience(DraTest):
         self.assertEqual({"still prepared for the claim default/first" in answers[uid] for _, _, uid in claims}, {True})
         self.assertEqual(self.node.output().count(" waits: "), 256)
 
+    def test_burst_of_answers(self):
+        """While devplugd-cluster is busy, answers wait, also more than fit into its socket."""
+        self.begin_one()
+        first = self.claim("first")
+        self.prepare(first)
+        claims, pid, read = [self.claim(f"c{i}") for i in range(250)], self.process(), set()
+
+        def refuse(method, path):
+            read.add(path)
+            return 500 if "/resourceclaims/" in path else None
+
+        self.api.faults = [refuse]
+        call = self.calls.submit(self.prepare, *claims, deadline=25)
+        until(lambda: self.node.output().count(" waits: ") == len(claims), "all to wait")
+        # Their next questions wait for devplugd.
+        self.node.daemon.send_signal(signal.SIGSTOP)
+        read.clear()
+        self.api.faults = [lambda method, path: read.add(path)]
+        until(lambda: len(read) >= len(claims), "all to be read")
+        os.kill(pid, signal.SIGSTOP)
+        self.node.daemon.send_signal(signal.SIGCONT)
+        # It answers all.
+        until(lambda: self.node.status(), "devplugd to run")
+        time.sleep(0.5)
+        os.kill(pid, signal.SIGCONT)
+        answers = call.result()
+        self.assertEqual({"still prepared for the claim default/first" in answers[uid] for _, _, uid in claims}, {True})
+        self.assertEqual(self.process(), pid)
+
     def test_process_of_the_resource_ends(self):
         """Both while it is asked, and before."""
         go = self.node.path("go")

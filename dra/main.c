@@ -386,7 +386,7 @@ static int run(struct driver_process *process)
 
 	if (getsockopt(CONTROL_FD, SOL_SOCKET, SO_PEERCRED, &supervisor, &size) < 0) {
 		log_error("devplugd starts this program itself, when a resource has serve = "
-			  "\"dra\", or cluster.report is set");
+			  "\"dra\" or severity = \"evict\", or cluster.report is set");
 		return -EBADF;
 	}
 	process->supervisor_uid = supervisor.uid;

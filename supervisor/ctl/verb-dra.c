@@ -272,8 +272,8 @@ int command_dra(const struct command_line *line)
 		return print_objects(line, make_classes, "no resource has serve = \"dra\"");
 	if (streq(line->subject, "credentials"))
 		return print_objects(line, make_credentials,
-			"no right is needed, because no resource has serve = \"dra\", and "
-			"cluster.report is not set");
+			"no right is needed, because no resource has serve = \"dra\" or severity = "
+			"\"evict\", and cluster.report is not set");
 	if (streq(line->subject, "kubeconfig"))
 		return print_kubeconfig(line);
 	if (streq(line->subject, "slices"))

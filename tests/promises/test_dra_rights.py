@@ -207,7 +207,7 @@ class DraRights(DraTest):
         self.node.configure(self.resource("gpu", serve="plugin"))
         answer = self.ctl("dra", "credentials")
         self.assertEqual((answer.returncode, json.loads(answer.stdout)["items"]), (0, []))
-        self.assertIn('no resource has serve = "dra", and cluster.report is not set', answer.stderr)
+        self.assertIn('no resource has serve = "dra" or severity = "evict", and cluster.report is not set', answer.stderr)
 
     def test_manifests_and_documents(self):
         answer = subprocess.run([TOOL, "--check", program("devplugctl")], capture_output=True, text=True)

@@ -18,6 +18,7 @@
 #include "dra/claim-lookup.h"
 #include "dra/evictor.h"
 #include "dra/model/dra-slices.h"
+#include "dra/model/slice-taints.h"
 #include "dra/node-report.h"
 #include "dra/served-driver.h"
 #include "proto/rpc.h"
@@ -145,7 +146,7 @@ static json_t *mark_taken(
 {
 	json_auto_t *given = devices;
 
-	return dra_devices_mark(given, json_object_get(process->evicting, resource));
+	return slice_taints_mark(given, json_object_get(process->evicting, resource));
 }
 
 static int handle_inventory(struct driver_process *process, struct control_message *message)
@@ -289,7 +290,7 @@ static void set_evicting(struct driver_process *process, json_t *evicting)
 	process->evicting = json_incref(evicting);
 	json_object_foreach(process->devices, resource, devices)
 	{
-		json_t *marked = dra_devices_mark(devices, json_object_get(evicting, resource));
+		json_t *marked = slice_taints_mark(devices, json_object_get(evicting, resource));
 
 		if (marked)
 			(void)json_object_set_new(process->devices, resource, marked);

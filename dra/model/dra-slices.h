@@ -14,9 +14,8 @@
 #define DRA_API_VERSION "resource.k8s.io/v1"
 
 /* k8s.io/api/resource/v1: ResourceSliceMaxDevices is 128, but 64 where any device has a taint, and
- * any device may get one. DeviceTaintsMaxLength. */
+ * any device may get one. */
 #define DRA_SLICE_DEVICES_MAX 64
-#define DRA_TAINTS_MAX        16
 
 /* How many devices a resource may offer, replicas included; its process reports the number. */
 #define DRA_RESOURCE_DEVICES_MAX 200000
@@ -84,7 +83,3 @@ json_t *dra_devices_read(const char *text, size_t size, json_t **ret_expect);
 
 /* Removes the members on which no slice depends from these devices. */
 void dra_devices_strip(json_t *devices);
-
-/* Copies the devices, and marks those that are members of `evicting`, an object or NULL: their
- * taints evict. A new reference; NULL: no memory. */
-json_t *dra_devices_mark(const json_t *devices, const json_t *evicting);

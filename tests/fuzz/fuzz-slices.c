@@ -9,6 +9,7 @@
 #include "common/json-read.h"
 #include "dra/model/dra-slices.h"
 #include "dra/model/slice-lacks.h"
+#include "dra/model/slice-taints.h"
 #include "dra/model/stored-slice.h"
 
 #define DRIVER "d.example"

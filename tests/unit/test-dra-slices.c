@@ -14,6 +14,7 @@
 #include "dra/model/dra-names.h"
 #include "dra/model/dra-slices.h"
 #include "dra/model/slice-lacks.h"
+#include "dra/model/slice-taints.h"
 #include "dra/model/stored-slice.h"
 
 #define DRIVER "devices.vendor.example"
@@ -319,8 +320,8 @@ static void test_taints_that_evict(void **state)
 		"\"findings\": [" FOUND("hot", "evict") "," FOUND("dead", "no-new-pods") "]}]");
 	json_auto_t *before = json_deep_copy(devices);
 	json_auto_t *this = parse("{\"a\": true}"), *other = parse("{\"b\": true}");
-	json_auto_t *marked = dra_devices_mark(devices, this);
-	json_auto_t *unmarked = dra_devices_mark(marked, other);
+	json_auto_t *marked = slice_taints_mark(devices, this);
+	json_auto_t *unmarked = slice_taints_mark(marked, other);
 	json_auto_t *evicting =
 		parse("[" EFFECT("hot", "NoExecute") "," EFFECT("dead", "NoSchedule") "]");
 	json_auto_t *waiting =

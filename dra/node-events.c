@@ -267,10 +267,8 @@ static void on_pod(const struct dra_answer *answer, void *userdata)
 	}
 	/* The pod has ended, or another one of its name runs on another node. */
 	if (answer->failure || !uid || !streq(node, events->node)) {
-		events->current = NULL;
-		events->step = STEP_IDLE;
+		finish(events, &(const struct dra_answer){ .code = 200 });
 		drop(events, entry);
-		plan(events);
 		return;
 	}
 	/* The Event was about an earlier pod of that name. */

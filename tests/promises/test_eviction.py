@@ -192,7 +192,7 @@ class Eviction(EvictionTest):
                 if text:
                     program(text)
                 else:
-                            os.unlink(script)
+                    os.unlink(script)
                 self.await_state(device, "held", "probe")
         self.assertEqual(self.evictions(), [])
         # A program that has something to say begins a new failure.

@@ -27,6 +27,11 @@ enum probe_severity finding_severity(const char *name);
 #define REASON_MISSING   "missing"
 #define REASON_UNHEALTHY "unhealthy"
 
+/* How the reason of an unhealthy device begins if the device needs no repair. */
+#define WHY_CLEANING "being cleaned after a pod"
+#define WHY_CORDONED "cordoned"
+#define WHY_IN_USE   "in use as "
+
 #define FINDING_REASON_MAX 63
 
 /* Whether a text can be a probe's reason: the name of a label, and not a word of devplugd's. The

@@ -5,6 +5,7 @@
  */
 #include "dra/model/device-problems.h"
 
+#include "common/finding.h"
 #include "common/json-read.h"
 #include "common/text.h"
 
@@ -13,11 +14,15 @@
 #define REASON_SHOWN 200
 #define MORE_MAX     sizeof(" and 18446744073709551615 more")
 
-/* The names of enum unit_cause that are decisions, or what happens after each pod. */
-static bool is_decided(const char *cause)
+/* By the names of enum unit_cause: a decision, or what passes when a pod or a program ends. A
+ * device that could not be cleaned needs an administrator. */
+static bool needs_no_repair(const json_t *device)
 {
+	const char *cause = text_of(device, "cause");
+
 	return streq(cause, "cordoned") || streq(cause, "claimed") || streq(cause, "booked") ||
-		streq(cause, "cleaning");
+		streq(cause, "in_use") ||
+		(streq(cause, "cleaning") && streq(text_of(device, "reason"), WHY_CLEANING));
 }
 
 json_t *device_problems(const json_t *devices, size_t *ret_total)
@@ -34,7 +39,7 @@ json_t *device_problems(const json_t *devices, size_t *ret_total)
 		if (!id || streq(health, "Claimed"))
 			continue;
 		total++;
-		if (streq(health, "Unhealthy") && !is_decided(cause))
+		if (streq(health, "Unhealthy") && !needs_no_repair(device))
 			(void)json_object_set_new(problems, id,
 				json_pack("{s:s, s:s, s:b}", "reason", text_of(device, "reason"),
 					"since", text_of(device, "since"), "missing",

@@ -106,7 +106,7 @@ int unit_evaluate(struct unit *unit)
 	} else if (unit->cordon) {
 		healthy = false;
 		cause = CAUSE_CORDONED;
-		if (format_text(&copy, "cordoned%s%s", unit->cordon->reason ? ": " : "",
+		if (format_text(&copy, WHY_CORDONED "%s%s", unit->cordon->reason ? ": " : "",
 			    unit->cordon->reason ?: "") < 0)
 			return -ENOMEM;
 		reason = copy;

@@ -7,6 +7,7 @@
 #include "supervisor/books/cleaning.h"
 
 #include "common/control-child.h"
+#include "common/finding.h"
 #include "common/json-read.h"
 #include "common/sealed.h"
 #include "dra/model/dra-names.h"
@@ -528,8 +529,7 @@ static int write_dirty(struct cleaning *cleaning, const struct child *child, FIL
 			(void)fprintf(stream, "%s\twaits to be cleaned after a pod: %s\n",
 				dirty->id, dirty->open);
 		else if (due)
-			(void)fprintf(stream, "%s\t%s\n", dirty->id,
-				slow ? "being cleaned after a pod" : "");
+			(void)fprintf(stream, "%s\t%s\n", dirty->id, slow ? WHY_CLEANING : "");
 	}
 	return ferror(stream) ? -ENOMEM : 0;
 }

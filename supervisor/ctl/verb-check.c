@@ -4,6 +4,7 @@
  * exit status for its custom plugins, 0 no problem, 1 a problem, 2 not known. Its default limit for
  * the line is 80 characters, so the worst comes first.
  */
+#include "common/finding.h"
 #include "configuration/config.h"
 #include "supervisor/ctl/check-containers.h"
 #include "supervisor/ctl/verb.h"
@@ -32,6 +33,13 @@ static void note(struct findings *findings, const char *format, ...)
 	va_end(ap);
 }
 
+/* A cordon is an administrator's decision; the others pass when a pod or a program ends. */
+static bool needs_no_repair(const char *reason)
+{
+	return startswith(reason, WHY_CORDONED) || startswith(reason, WHY_IN_USE) ||
+		streq(reason, WHY_CLEANING);
+}
+
 static void check_devices(struct findings *findings, const json_t *resource)
 {
 	json_t *device;
@@ -43,8 +51,7 @@ static void check_devices(struct findings *findings, const json_t *resource)
 		const char *reason = text_of(device, "reason");
 
 		findings->devices += !streq(health, "Claimed");
-		/* A cordon is an administrator's decision. */
-		if (!streq(health, "Unhealthy") || startswith(reason, "cordoned"))
+		if (!streq(health, "Unhealthy") || needs_no_repair(reason))
 			continue;
 		findings->unhealthy++;
 		note(findings, "%s/%s: %s", text_of(resource, "name"), text_of(device, "id"),

@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 
+#include "common/finding.h"
 #include "common/json-read.h"
 #include "common/text.h"
 #include "configuration/config.h"
@@ -255,11 +256,11 @@ static void explain_device(const json_t *resource, const json_t *device)
 	else if (claimed && !strstr(reason, "but refused"))
 		print_wrapped(0,
 			"A device belongs to the first resource, in the order of the configuration, that finds it; other resources do not offer it. To offer it in both, set overlap = true in both, or overlap = \"exclusive\" so that only one of them is in use at a time.");
-	else if (startswith(reason, "in use as"))
+	else if (startswith(reason, WHY_IN_USE))
 		print_wrapped(0,
 			"Its resource has overlap = \"exclusive\": the hardware, or a part of it, is in use by "
 			"one resource at a time. It is offered again when the other pod has ended.");
-	else if (startswith(reason, "cordoned"))
+	else if (startswith(reason, WHY_CORDONED))
 		print_wrapped(0,
 			"New containers do not get it%s. \"devplugctl uncordon\" offers it again.",
 			unless);

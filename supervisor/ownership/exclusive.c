@@ -6,6 +6,7 @@
  */
 #include "supervisor/ownership/exclusive.h"
 
+#include "common/finding.h"
 #include "common/map.h"
 
 struct user {
@@ -112,7 +113,7 @@ static int judge(const struct tables *tables, struct decision *decision)
 		if (!user)
 			continue;
 		name_user(user, by);
-		r = decision_write(decision, device->id, "%cin use as %s by %s", OWNERS_IN_USE,
+		r = decision_write(decision, device->id, "%c" WHY_IN_USE "%s by %s", OWNERS_IN_USE,
 			user->decision->name, by);
 	}
 	return r;

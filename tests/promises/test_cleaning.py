@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device is cleaned after a pod, before another pod gets it (release).
 
-docs/complaints.md: none.
+docs/contributing/complaints.md: none.
 """
 import json
 import os
@@ -201,6 +201,8 @@ class Cleaning(NodeTest):
         self.assertRegex(json.dumps(result), "device gpu-0 is being cleaned after a pod, 1[12][0-9] s left; the kubelet will retry")
         self.node.await_allocatable(gpu=0)
         until(lambda: self.device()["reason"] == "being cleaned after a pod", "the reason")
+        # Nothing has to be repaired.
+        self.assertEqual(subprocess.run([program("devplugctl"), "-c", self.node.config, "check"], stdout=subprocess.DEVNULL).returncode, 0)
         self.mark("wait", False)
         self.node.await_allocatable(gpu=1)
         self.assertEqual(self.node.ask_kubelet("pod", "restart", "b").returncode, 0)

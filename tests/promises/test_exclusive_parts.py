@@ -65,6 +65,9 @@ class ExclusiveParts(ToolTest):
         shown = " ".join(self.ctl("explain", "vendor.example/part").stdout.split())
         self.assertIn(text, shown)
         self.assertIn('Its resource has overlap = "exclusive"', shown)
+        # Nothing has to be repaired.
+        answer = self.ctl("check")
+        self.assertEqual((answer.returncode, answer.stdout), (0, "2 resources, 6 devices: no problem\n"))
         given, _ = self.node.pod("b", part=2)
         self.assertEqual(len(self.nodes(given)), 2)
         self.node.await_allocatable(card=1, part=2)

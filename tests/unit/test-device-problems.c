@@ -30,16 +30,23 @@ static void test_causes(void **state)
 		" {\"id\": \"d\", \"health\": \"Claimed\", \"cause\": \"claimed\"},"
 		" {\"id\": \"e\", \"health\": \"Unhealthy\", \"cause\": \"gone\"},"
 		" {\"id\": \"f\", \"health\": \"Unhealthy\", \"cause\": \"booked\"},"
+		" {\"id\": \"g\", \"health\": \"Unhealthy\", \"cause\": \"in_use\", \"reason\": "
+		"\"in use as v.e/card by default/a\"},"
+		" {\"id\": \"h\", \"health\": \"Unhealthy\", \"cause\": \"cleaning\", \"reason\": "
+		"\"being cleaned after a pod\"},"
+		" {\"id\": \"i\", \"health\": \"Unhealthy\", \"cause\": \"cleaning\", \"reason\": "
+		"\"could not be cleaned after a pod (devplugctl resume): x\"},"
 		" {\"health\": \"Unhealthy\"}, 7]";
 	json_auto_t *problems = NULL;
 	size_t total;
 
 	problems = read_problems(text, &total);
-	assert_int_equal(total, 5);
-	assert_int_equal(json_object_size(problems), 2);
+	assert_int_equal(total, 8);
+	assert_int_equal(json_object_size(problems), 3);
 	assert_string_equal(
 		json_string_value(json_object_get(json_object_get(problems, "b"), "reason")),
 		"hot");
+	assert_non_null(json_object_get(problems, "i"));
 	assert_true(json_is_true(json_object_get(json_object_get(problems, "e"), "missing")));
 	assert_false(json_is_true(json_object_get(json_object_get(problems, "b"), "missing")));
 }

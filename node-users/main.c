@@ -192,7 +192,7 @@ static int answer(int fd)
 	if (r >= 0 && !sees_all()) {
 		message.type = NODE_USERS_FAILED;
 		(void)snprintf(message.text, sizeof(message.text),
-			"devplugd may not see which processes have the device open: it lacks CAP_SYS_PTRACE; install the drop-in clean.conf");
+			"devplugd may not see which processes have the device open: it lacks CAP_SYS_PTRACE; install the drop-in clean.conf (docs/repair.md)");
 	} else if (r >= 0)
 		r = search_all(&search, message.text, sizeof(message.text));
 	return r < 0 ? r : control_send(CONTROL_FD, &message);

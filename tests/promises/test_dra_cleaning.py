@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """With DRA, a device is cleaned when its claim is unprepared, and before another claim is prepared with it (release).
 
-docs/complaints.md: none.
+docs/contributing/complaints.md: none.
 """
 import concurrent.futures
 import os

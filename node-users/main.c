@@ -120,49 +120,71 @@ static const struct node *find_node(const struct search *search, int fds_fd, con
 	return NULL;
 }
 
-static const struct node *search_process(const struct search *search, int process_fd)
+/* Whether a process has ended since it was listed. */
+static bool has_ended(int error)
 {
-	int fd = openat(process_fd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	const struct node *found = NULL;
-	const struct dirent *entry;
-
-	if (!stream) {
-		(void)close_fd(fd);
-		return NULL;
-	}
-	while (!found && (entry = readdir(stream)))
-		if (isdigit((unsigned char)entry->d_name[0]))
-			found = find_node(search, fd, entry->d_name);
-	(void)closedir(stream);
-	return found;
+	return error == -ENOENT || error == -ESRCH;
 }
 
-/* Writes which process has a node open, or "". Returns 0 or negative errno. */
-static int search_all(const struct search *search, char *ret, size_t size)
+/* Finds a node that the process has open, or NULL. Returns 0, or negative errno if it is not known
+ * which files it has open. */
+static int search_process(const struct search *search, int process_fd, const struct node **ret)
+{
+	int fd = openat(process_fd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = -errno;
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	*ret = NULL;
+	if (!stream) {
+		r = fd < 0 ? r : -ENOMEM;
+		(void)close_fd(fd);
+		return has_ended(r) ? 0 : r;
+	}
+	while (!*ret && (entry = readdir(stream)))
+		if (isdigit((unsigned char)entry->d_name[0]))
+			*ret = find_node(search, fd, entry->d_name);
+	(void)closedir(stream);
+	return 0;
+}
+
+/* Fills the answer if the process has a node open, or if that is not known. */
+static void look_at(
+	const struct search *search, int proc_fd, const char *pid, struct control_message *message)
+{
+	_cleanup_close_ int fd = openat(proc_fd, pid, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const struct node *node = NULL;
+	int r = fd < 0 ? -errno : search_process(search, fd, &node);
+	char name[64] = "";
+
+	r = has_ended(r) ? 0 : r;
+	if ((r == 0 && !node) || is_ours(search, atoi(pid)))
+		return;
+	if (fd >= 0)
+		read_name(fd, name, sizeof(name));
+	if (r < 0) {
+		message->type = NODE_USERS_FAILED;
+		(void)snprintf(message->text, sizeof(message->text),
+			"devplugd may not see which files process %s (%s) has open: %s", pid, name,
+			strerror(-r));
+	} else {
+		message->type = NODE_USERS_ANSWER;
+		(void)snprintf(message->text, sizeof(message->text), "process %s (%s) has %s open",
+			pid, name, node->path);
+	}
+}
+
+/* Writes which process has a node open, or "", or why that is not known. Returns 0 or negative
+ * errno. */
+static int search_all(const struct search *search, struct control_message *message)
 {
 	const struct dirent *entry;
 	DIR *stream = opendir("/proc");
 
-	ret[0] = '\0';
 	if (!stream)
 		return -errno;
-	while (!*ret && (entry = readdir(stream))) {
-		const struct node *node;
-		char name[64];
-		int fd;
-
-		if (!isdigit((unsigned char)entry->d_name[0]))
-			continue;
-		fd = openat(dirfd(stream), entry->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		node = fd < 0 ? NULL : search_process(search, fd);
-		if (node && !is_ours(search, atoi(entry->d_name))) {
-			read_name(fd, name, sizeof(name));
-			(void)snprintf(ret, size, "process %s (%s) has %s open", entry->d_name,
-				name, node->path);
-		}
-		(void)close_fd(fd);
-	}
+	while ((!*message->text || message->type == NODE_USERS_FAILED) && (entry = readdir(stream)))
+		if (isdigit((unsigned char)entry->d_name[0]))
+			look_at(search, dirfd(stream), entry->d_name, message);
 	(void)closedir(stream);
 	return 0;
 }
@@ -194,7 +216,7 @@ static int answer(int fd)
 		(void)snprintf(message.text, sizeof(message.text),
 			"devplugd may not see which processes have the device open: it lacks CAP_SYS_PTRACE; install the drop-in clean.conf (docs/repair.md)");
 	} else if (r >= 0)
-		r = search_all(&search, message.text, sizeof(message.text));
+		r = search_all(&search, &message);
 	return r < 0 ? r : control_send(CONTROL_FD, &message);
 }
 

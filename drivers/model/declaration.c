@@ -383,7 +383,7 @@ bool declaration_evicts(const struct declaration *declaration)
 static void check_eviction(const struct declaration *declaration, struct report *report)
 {
 	static const char advice[] =
-		"has no effect: no health probe has severity = \"evict\", and `missing` has not either";
+		"has no effect: no health probe has severity = \"evict\", and neither has `missing`";
 
 	for (size_t i = 0; i < declaration->health.count; i++) {
 		const struct declared_probe *probe = groups_get(&declaration->health, i);

@@ -30,8 +30,8 @@ typedef struct json_t json_t;
 
 int booked_new(struct manager *manager, struct booked **ret);
 
-/* Who follows the bookings: `on_change` is called when they may have changed, and `awaits_pods`
- * returns whether the end of any pod matters. One; both have `userdata`. */
+/* Follows the bookings; there is one observer. `on_change` is called when they may have changed,
+ * and `awaits_pods` returns whether the end of any pod matters. */
 struct booked_observer {
 	void (*on_change)(void *userdata);
 	bool (*awaits_pods)(const void *userdata);

@@ -835,16 +835,14 @@ bool dra_claims_set_attributes(struct dra_claims *claims, const char *driver, co
 
 static void write_metadata(struct dra_claims *claims, struct claim *claim)
 {
-	size_t before = claim->size;
 	struct error error = { 0 };
 
 	claim->outdated = false;
 	/* The generation is saved before a container can read it, so that it is not used twice. */
-	if (save(claims, claim, &error) < 0 || put(claims, claim, &error) < 0)
+	if (save_again(claims, claim, &error) < 0 || put(claims, claim, &error) < 0)
 		log_warning("cannot update the metadata of the claim %s/%s: %s",
 			text_of(claim->json, "namespace"), text_of(claim->json, "name"),
 			error.message);
-	claims->size += claim->size - before;
 }
 
 bool dra_claims_write_metadata(struct dra_claims *claims, size_t maximum)

@@ -112,7 +112,7 @@ int evict_request(struct request *request, json_t **ret_answer, struct error *er
 	evicting = eviction_list_find(evictions, name);
 	if (!evicting)
 		return error_set(error, -EOPNOTSUPP,
-			"%s evicts no pods: no health probe has severity = \"evict\", and `missing` has not either",
+			"%s evicts no pods: no health probe has severity = \"evict\", and neither has `missing`",
 			name);
 	for (size_t i = 0; i < evicting->plan.n_failures; i++)
 		if (evicting->plan.failures[i].state == EVICTION_HELD &&

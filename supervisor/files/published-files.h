@@ -3,13 +3,12 @@
 
 /*
  * Files by which other programs find our devices: CDI documents of resources and of claims for the
- * container runtime, information for CNI plugins, metadata that containers read,
- * labels of the node for node-feature-discovery. All their names
- * are made here. A file is replaced in one step, and removed with its claim, or with its resource,
- * unless pods still need it. Metadata is written into the same file, because a container has that
- * file mounted, and would not see another one of the same name. All stay when the daemon stops,
- * because containers may be started and the networks of pods set up while it is away; the next
- * daemon corrects them.
+ * container runtime, information for CNI plugins, metadata that containers read, and labels of the
+ * node for node-feature-discovery. All their names are made here. A file is replaced in one step,
+ * and removed with its claim, or with its resource, unless pods still need it. Metadata is written
+ * into the same file, because a container has that file mounted, and would not see another one of
+ * the same name. All stay when the daemon stops, because containers may be started and the networks
+ * of pods set up while it is away; the next daemon corrects them.
  */
 
 #include "configuration/config.h"
@@ -70,8 +69,8 @@ int published_metadata_path(
 	const struct published *published, const char *key, const char *request, char **ret);
 
 /* Makes the files of a claim exactly its CDI document with this text, and this metadata, which is
- * written first. The key becomes a part of its name: the claim's
- * uid, or UID.DRIVER. Returns 0, or negative errno with the error filled. */
+ * written first. The key becomes a part of its name: the claim's uid, or UID.DRIVER. Returns 0, or
+ * negative errno with the error filled. */
 int published_put_claim(struct published *published, const char *key, const char *text,
 	const struct published_metadata *metadata, size_t n_metadata, struct error *error);
 

@@ -41,6 +41,11 @@ bool strings_remove(struct strings *strings, const char *text)
 	return false;
 }
 
+int strings_add_once(struct strings *strings, const char *text)
+{
+	return strings_contain(strings, text) ? 0 : strings_add(strings, text, strlen(text));
+}
+
 void strings_done(struct strings *strings)
 {
 	for (size_t i = 0; i < strings->count; i++)

@@ -104,6 +104,8 @@ struct option_table {
 
 /* Appends a copy of `length` bytes of text. Returns 0 or -ENOMEM. */
 int strings_add(struct strings *strings, const char *text, size_t length);
+/* Appends a copy of a text, unless it is there. Returns 0 or -ENOMEM. */
+int strings_add_once(struct strings *strings, const char *text);
 /* Removes a string. Returns whether it was there. */
 bool strings_remove(struct strings *strings, const char *text);
 void strings_done(struct strings *strings);

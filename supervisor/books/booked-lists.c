@@ -250,11 +250,6 @@ int booked_lists_collect_foreign(
 
 /* --- who uses a device --- */
 
-static int add_once(struct strings *strings, const char *text)
-{
-	return strings_contain(strings, text) ? 0 : strings_add(strings, text, strlen(text));
-}
-
 static int add_claim_users(const struct booked *booked, const char *resource, const char *id,
 	const char *offered, struct strings *all, struct strings *live, bool *ret_admin)
 {
@@ -275,9 +270,9 @@ static int add_claim_users(const struct booked *booked, const char *resource, co
 			continue;
 		}
 		(void)snprintf(user, sizeof(user), BOOKED_CLAIM "%s", text_of(row, "uid"));
-		r = add_once(all, user);
+		r = strings_add_once(all, user);
 		if (r >= 0)
-			r = add_once(live, user);
+			r = strings_add_once(live, user);
 	}
 	return r;
 }
@@ -296,10 +291,10 @@ int booked_users(const struct booked *booked, const char *resource, const char *
 		if (!streq(row->resource, resource) || !offered_id_is_of(row->id, id) ||
 			(offered && !streq(offered, row->id)))
 			continue;
-		r = add_once(all, row->pod_uid);
+		r = strings_add_once(all, row->pod_uid);
 		if (r >= 0 && !pod_directories_lost(booked->directories, row->pod_uid) &&
 			!booked_lists_is_forgotten(booked, resource, row->id, row->pod_uid))
-			r = add_once(live, row->pod_uid);
+			r = strings_add_once(live, row->pod_uid);
 	}
 	return r < 0 ? r : add_claim_users(booked, resource, id, offered, all, live, ret_admin);
 }

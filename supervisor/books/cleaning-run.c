@@ -22,13 +22,25 @@ void usage_done(struct usage *usage)
 	strings_done(&usage->live);
 }
 
-int usage_of(struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret)
+int usage_booked(const struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret)
 {
 	int r = booked_users(cleaning->manager->booked, dirty->resource, dirty->id, NULL, &ret->all,
 		&ret->live, &ret->admin);
 
 	for (size_t i = 0; i < dirty->ended.count && r >= 0; i++)
 		(void)strings_remove(&ret->live, dirty->ended.items[i]);
+	return r;
+}
+
+int usage_of(const struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret)
+{
+	int r = usage_booked(cleaning, dirty, ret);
+
+	for (size_t i = 0; i < dirty->preparing.count && r >= 0; i++) {
+		r = strings_add_once(&ret->all, dirty->preparing.items[i]);
+		if (r >= 0)
+			r = strings_add_once(&ret->live, dirty->preparing.items[i]);
+	}
 	return r;
 }
 

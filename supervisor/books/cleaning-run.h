@@ -32,15 +32,18 @@ struct cleaning {
 	char *asked_resource, *asked_id; /* the device that node_users was asked about */
 };
 
-/* Who has a device: see booked_users(); without pods that are known to have ended. */
+/* Who has a device: see booked_users(); without pods that are known to have ended, and with claims
+ * that are being prepared. */
 struct usage {
 	struct strings all, live;
 	bool admin;
 };
 void usage_done(struct usage *usage);
 
-/* Returns 0, or negative errno as booked_users(). */
-int usage_of(struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret);
+/* Returns 0, or negative errno as booked_users(). The second one has no claims that are only being
+ * prepared. */
+int usage_of(const struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret);
+int usage_booked(const struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret);
 
 /* Whether any pod or claim has the device, or may get it at this moment. */
 bool usage_is_any(const struct dirty *dirty, const struct usage *usage);

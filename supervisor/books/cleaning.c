@@ -25,6 +25,12 @@
 /* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
 #define BOOKING_DELAY (200 * USEC_PER_MSEC)
 
+static void end_taking(struct dirty *dirty)
+{
+	dirty->taken_at = 0;
+	strings_done(&dirty->preparing);
+}
+
 /* --- devices of pods that have ended --- */
 
 /* A kubelet that was just started may not know its pods yet. */
@@ -80,7 +86,7 @@ static void note_named(struct cleaning *cleaning, struct dirty *dirty, const str
 	if (decided && dirty->taken_at > 0 &&
 		dirty->taken_at + cleaning->manager->config->kubelet.pod_resources_interval <=
 			asked_at)
-		dirty->taken_at = 0;
+		end_taking(dirty);
 	usage_done(&usage);
 }
 
@@ -154,12 +160,31 @@ static void follow(struct cleaning *cleaning, struct dirty *dirty, const struct 
 	}
 }
 
-static bool has_claim(const struct strings *users)
+/* The claim is no longer being prepared with the device. Returns whether it was. */
+static bool drop_preparing(struct dirty *dirty, const char *user)
 {
-	for (size_t i = 0; i < users->count; i++)
-		if (startswith(users->items[i], BOOKED_CLAIM))
-			return true;
-	return false;
+	if (!strings_remove(&dirty->preparing, user))
+		return false;
+	if (dirty->preparing.count == 0)
+		dirty->taken_at = 0;
+	return true;
+}
+
+/* Ends what the kubelet's data show by now. */
+static void note_booked(const struct cleaning *cleaning, struct dirty *dirty, uint64_t written_at)
+{
+	struct usage usage = { 0 };
+
+	if (dirty->taken_at > 0 && written_at > dirty->taken_at + BOOKING_DELAY)
+		end_taking(dirty);
+	if (dirty->taken_at > 0 && usage_booked(cleaning, dirty, &usage) >= 0) {
+		for (size_t i = 0; i < usage.live.count; i++)
+			(void)drop_preparing(dirty, usage.live.items[i]);
+		/* The time of a file is the last tick of the kernel's clock. */
+		if (usage.live.count > 0 && written_at + 10 * USEC_PER_MSEC >= dirty->taken_at)
+			end_taking(dirty);
+	}
+	usage_done(&usage);
 }
 
 /* Returns whether it is free and dirty. */
@@ -168,14 +193,8 @@ static bool look_at(struct cleaning *cleaning, struct dirty *dirty, uint64_t wri
 	struct usage usage = { 0 };
 	bool due = false;
 
-	if (dirty->taken_at > 0 && written_at > dirty->taken_at + BOOKING_DELAY)
-		dirty->taken_at = 0;
+	note_booked(cleaning, dirty, written_at);
 	if (usage_of(cleaning, dirty, &usage) >= 0) {
-		/* The time of a file is the last tick of the kernel's clock. */
-		if (usage.live.count > 0 &&
-			(written_at + 10 * USEC_PER_MSEC >= dirty->taken_at ||
-				has_claim(&usage.live)))
-			dirty->taken_at = 0;
 		follow(cleaning, dirty, &usage);
 		due = !dirty->clean && !usage_is_any(dirty, &usage);
 	}
@@ -258,7 +277,8 @@ static int on_look(sd_event_source *source, void *userdata)
 
 		if (look_at(cleaning, dirty, written_at) && !dirty->failure && dirty->number == 0)
 			cleaning_run_begin(cleaning, dirty);
-		if (dirty->clean && dirty->ended.count == 0 && dirty->number == 0)
+		if (dirty->clean && dirty->ended.count == 0 && dirty->number == 0 &&
+			!cleaning->devices.lost)
 			dirty_devices_remove(&cleaning->devices, dirty);
 	}
 	cleaning_starts_try(cleaning);
@@ -303,6 +323,15 @@ static int read_ids(int fd, char **ret_text, struct strings *ret)
 	return r;
 }
 
+/* A device that is dirty, without a known user, has had one that was missed. Returns 0 or -ENOMEM.
+ */
+static int note_missed(struct cleaning *cleaning, struct dirty *dirty)
+{
+	if (dirty->clean || dirty->users.count > 0 || dirty->taken_at > 0)
+		return 0;
+	return cleaning_run_add_once(&cleaning->devices, &dirty->users, "unknown");
+}
+
 /* Saves that devices are dirty, before a container gets them. */
 static int take_devices(struct cleaning *cleaning, const struct child *child,
 	const struct strings *ids, struct error *error)
@@ -321,9 +350,7 @@ static int take_devices(struct cleaning *cleaning, const struct child *child,
 					     : "out of memory");
 		if (dirty->clean)
 			cleaning->devices.unsaved = true;
-		/* One that is dirty, without a known user, has had one that was missed. */
-		else if (dirty->users.count == 0 && dirty->taken_at == 0)
-			r = cleaning_run_add_once(&cleaning->devices, &dirty->users, "unknown");
+		r = note_missed(cleaning, dirty);
 		dirty->clean = false;
 		dirty->taken_at = now;
 	}
@@ -455,6 +482,8 @@ int cleaning_take_for_claim(struct cleaning *cleaning, struct child *child, cons
 	r = dirty_devices_add(&cleaning->devices, child->resource->name, id, &dirty);
 	if (r >= 0)
 		r = usage_of(cleaning, dirty, &usage);
+	if (r >= 0 && usage.live.count == 0)
+		r = note_missed(cleaning, dirty);
 	if (r < 0)
 		r = error_set(error, r, "cannot determine whether device %s is clean: %s", id,
 			strerror(-r));
@@ -464,6 +493,8 @@ int cleaning_take_for_claim(struct cleaning *cleaning, struct child *child, cons
 	cleaning_run_look_soon(cleaning);
 	if (r <= 0)
 		return r < 0 ? r : say_wait(cleaning, dirty, error);
+	if (strings_add_once(&dirty->preparing, user) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
 	/* Until the claim is prepared; its programs end earlier. */
 	dirty->taken_at = now_usec(CLOCK_MONOTONIC) + CLAIM_TIME;
 	return cleaning_run_save(cleaning, error);
@@ -482,10 +513,8 @@ int cleaning_end_claim(struct cleaning *cleaning, const char *claim_uid, struct 
 		if (!strings_contain(&dirty->users, user) || dirty->failure ||
 			!cleaning_run_ready_child(cleaning, dirty->resource))
 			continue;
-		if (dirty->number == 0 && dirty->taken_at > 0) {
-			dirty->taken_at = 0;
+		if (drop_preparing(dirty, user))
 			cleaning_run_look_soon(cleaning);
-		}
 		/* Others may have it, and a process that has it open may never end. */
 		if (dirty->number > 0 ||
 			(usage_of(cleaning, dirty, &usage) >= 0 && !dirty->open &&

@@ -16,7 +16,6 @@
 
 #define FILE_NAME "dirty-devices.json"
 #define VERSION   1
-#define FILE_MAX  (16L << 20)
 
 static struct dirty *dirty_free(struct dirty *dirty)
 {
@@ -25,6 +24,7 @@ static struct dirty *dirty_free(struct dirty *dirty)
 	strings_done(&dirty->users);
 	strings_done(&dirty->seen);
 	strings_done(&dirty->ended);
+	strings_done(&dirty->preparing);
 	free(dirty->failure);
 	free(dirty->open);
 	free(dirty->resource);
@@ -43,6 +43,20 @@ struct dirty *dirty_devices_find(
 	return NULL;
 }
 
+/* Makes room: such a device counts as dirty again, which costs one cleaning. */
+static bool drop_clean(struct dirty_devices *devices, const char *resource)
+{
+	for (size_t i = 0; devices->lost && i < devices->count; i++) {
+		struct dirty *dirty = devices->items[i];
+
+		if (!dirty->clean || dirty->number > 0 || !streq(dirty->resource, resource))
+			continue;
+		dirty_devices_remove(devices, dirty);
+		return true;
+	}
+	return false;
+}
+
 int dirty_devices_add(
 	struct dirty_devices *devices, const char *resource, const char *id, struct dirty **ret)
 {
@@ -56,13 +70,13 @@ int dirty_devices_add(
 	}
 	for (size_t i = 0; i < devices->count; i++)
 		n += streq(devices->items[i]->resource, resource);
-	if (n >= DIRTY_DEVICES_MAX)
+	if (n >= DIRTY_DEVICES_MAX && !drop_clean(devices, resource))
 		return -ENOSPC;
 	r = array_reserve((void **)&devices->items, devices->count, sizeof(devices->items[0]));
 	dirty = r < 0 ? NULL : calloc(1, sizeof(*dirty));
 	if (!dirty)
 		return -ENOMEM;
-	dirty->clean = true;
+	dirty->clean = !devices->lost;
 	dirty->resource = strdup(resource);
 	dirty->id = strdup(id);
 	if (!dirty->resource || !dirty->id) {
@@ -114,7 +128,8 @@ static json_t *describe_all(const struct dirty_devices *devices)
 				    write_strings(&dirty->ended), "failure", dirty->failure)) < 0)
 			return NULL;
 	}
-	return json_pack("{s:i, s:O}", "version", VERSION, "devices", list);
+	return json_pack(
+		"{s:i, s:b, s:O}", "version", VERSION, "lost", (int)devices->lost, "devices", list);
 }
 
 int dirty_devices_save(struct dirty_devices *devices)
@@ -150,6 +165,7 @@ static int read_strings(const json_t *json, const char *key, struct strings *ret
 	return r;
 }
 
+/* Returns 0, -EBADMSG, -ENOSPC or -ENOMEM. */
 static int read_device(struct dirty_devices *devices, const json_t *json)
 {
 	const char *resource = text_of(json, "resource"), *id = text_of(json, "id");
@@ -158,10 +174,10 @@ static int read_device(struct dirty_devices *devices, const json_t *json)
 	int r;
 
 	if (!*resource || !*id || dirty_devices_find(devices, resource, id))
-		return 0;
+		return -EBADMSG;
 	r = dirty_devices_add(devices, resource, id, &dirty);
 	if (r < 0)
-		return r == -ENOSPC ? 0 : r;
+		return r;
 	dirty->clean = json_is_true(json_object_get(json, "clean"));
 	r = read_strings(json, "users", &dirty->users);
 	if (r >= 0)
@@ -173,26 +189,46 @@ static int read_device(struct dirty_devices *devices, const json_t *json)
 	return r < 0 || (failure && !dirty->failure) ? -ENOMEM : 0;
 }
 
+/* Returns 0, or negative errno if the file may not name all devices. */
+static int read_all(struct dirty_devices *devices, const json_t *root)
+{
+	const json_t *list = json_object_get(root, "devices"), *json;
+	int r = json_is_array(list) ? 0 : -EBADMSG;
+	size_t i;
+
+	json_array_foreach(list, i, json)
+	{
+		int one = read_device(devices, json);
+
+		r = r == -ENOMEM || one >= 0 ? r : one;
+	}
+	if (r >= 0 && json_integer_value(json_object_get(root, "version")) != VERSION)
+		r = -EBADMSG;
+	return r;
+}
+
 int dirty_devices_load(struct dirty_devices *devices, const char *runtime_dir)
 {
 	json_auto_t *root = NULL;
-	const json_t *json;
 	json_error_t problem;
-	size_t i;
-	int r = 0;
+	int r;
 
 	if (runtime_files_state_path(runtime_dir, FILE_NAME, &devices->path) < 0)
 		return -ENOMEM;
 	root = json_load_file(devices->path, JSON_REJECT_DUPLICATES, &problem);
-	if (!root && access(devices->path, F_OK) < 0)
+	if (!root && access(devices->path, F_OK) < 0 && errno == ENOENT)
 		return 0;
-	if (!root || json_integer_value(json_object_get(root, "version")) != VERSION)
+	r = read_all(devices, root);
+	if (r == -ENOMEM)
+		return r;
+	devices->lost = r < 0 || json_is_true(json_object_get(root, "lost"));
+	devices->unsaved = r < 0;
+	if (r < 0)
 		log_error(
-			"%s cannot be read: %s; devices that pods have now are cleaned after them, others are taken for clean",
-			devices->path, root ? "unknown version" : problem.text);
-	json_array_foreach(json_object_get(root, "devices"), i, json) if (r >= 0) r =
-		read_device(devices, json);
-	return r;
+			"%s cannot be read: %s; each device of a resource with `release` is cleaned before its next pod",
+			devices->path,
+			root ? "it is not of this version, or incomplete" : problem.text);
+	return 0;
 }
 
 void dirty_devices_done(struct dirty_devices *devices)

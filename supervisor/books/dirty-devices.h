@@ -22,13 +22,15 @@ struct dirty {
 	struct strings ended; /* that have ended, while the kubelet's checkpoint contains them */
 	char *failure;        /* why it could not be cleaned; NULL: it could, or was not tried */
 	/* Not saved; times are of CLOCK_MONOTONIC. */
-	uint64_t taken_at;  /* when it was allocated, until the checkpoint shows it; 0: not */
-	uint64_t number;    /* of CHILD_CLEAN, while it is cleaned; 0: it is not */
-	uint64_t since;     /* when that began */
-	uint64_t again;     /* not before */
-	uint64_t due_at;    /* since when it waits to be cleaned; 0: it does not */
-	uint64_t unused_at; /* when no process had its nodes open; 0: never */
-	char *open;         /* why it waits: a process has it open; NULL: none is known */
+	uint64_t taken_at;        /* when it was allocated, until the checkpoint shows it; 0: not */
+	struct strings preparing; /* claims that are being prepared with it, as in `users`; until
+				     taken_at, which is in the future */
+	uint64_t number;          /* of CHILD_CLEAN, while it is cleaned; 0: it is not */
+	uint64_t since;           /* when that began */
+	uint64_t again;           /* not before */
+	uint64_t due_at;          /* since when it waits to be cleaned; 0: it does not */
+	uint64_t unused_at;       /* when no process had its nodes open; 0: never */
+	char *open;               /* why it waits: a process has it open; NULL: none is known */
 };
 
 struct dirty_devices {
@@ -36,9 +38,12 @@ struct dirty_devices {
 	struct dirty **items;
 	size_t count;
 	bool unsaved; /* they have changed */
+	bool lost;    /* the file could not be read once, so a device that is not among these may be
+			 dirty: clean ones stay */
 };
 
-/* Reads the file; one that is invalid is logged, and counts as empty. Returns 0 or -ENOMEM. */
+/* Reads the file; one that is missing names no device, and one that is invalid is logged. Returns 0
+ * or -ENOMEM. */
 int dirty_devices_load(struct dirty_devices *devices, const char *runtime_dir);
 
 /* Writes the file if anything has changed. Returns 0 or negative errno; then it is still to be
@@ -48,7 +53,8 @@ int dirty_devices_save(struct dirty_devices *devices);
 struct dirty *dirty_devices_find(
 	const struct dirty_devices *devices, const char *resource, const char *id);
 
-/* Finds it, or adds it as clean. Returns 0, -ENOMEM, or -ENOSPC. */
+/* Finds it, or adds it: as clean, or if the list was lost, as dirty with an unknown user. Returns
+ * 0, -ENOMEM, or -ENOSPC. */
 int dirty_devices_add(
 	struct dirty_devices *devices, const char *resource, const char *id, struct dirty **ret);
 

@@ -9,35 +9,16 @@ import stat
 import subprocess
 import unittest
 
+from cleaning_node import CleaningProgram
 from node import NodeTest, UNIT_CAPABILITIES, UNIT_UID, as_unit, path, program, static, until
 
-CLEAN = """#!/bin/sh
-# Runs in place of a program that cleans the hardware. It waits while there is a file "wait".
-echo "begin $1" >>%(folder)s/log
-while [ -e %(folder)s/wait ]; do sleep 0.05; done
-[ ! -e %(folder)s/bad-$1 ] || { echo "$1 does not answer"; exit 1; }
-echo "end $1" >>%(folder)s/log
-"""
 GPU = "vendor.example/gpu"
 
 
-class Cleaning(NodeTest):
+class Cleaning(CleaningProgram, NodeTest):
     def setUp(self):
         super().setUp()
-        self.folder = self.node.path("hardware")
-        os.mkdir(self.folder)
-        os.chmod(self.folder, 0o777)
-        self.script = self.node.path("clean")
-        with open(self.script, "w") as stream:
-            stream.write(CLEAN % {"folder": self.folder})
-        os.chmod(self.script, 0o755)
-        self.node.environment["STATE_DIRECTORY"] = self.node.path("state")
-        os.mkdir(self.node.path("state"))
-        os.chmod(self.node.path("state"), 0o700)
-        self.addCleanup(self.let_go)
-
-    def let_go(self):
-        self.mark("wait", False)
+        self.add_program()
 
     def begin(self, count=1, timeout=20, more="", sees_pods=True):
         self.configure(count, timeout, more, sees_pods=sees_pods)
@@ -47,27 +28,12 @@ class Cleaning(NodeTest):
 
     def configure(self, count=1, timeout=20, more="", nodes=None, sees_pods=True):
         """Without `sees_pods`, devplugd hears of the end of a pod when the next one is admitted."""
-        keys = f'release = {{ command = ( "{self.script}", "${{id}}" ); timeout = {timeout}; }}; {more}'
+        keys = f"{self.release(timeout)} {more}"
         self.node.configure(
             path("gpu", nodes, keys) if nodes else static("gpu", count, keys),
             kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock"; '
                     f'pod_resources_interval = 1; pod_logs_dir = "{self.node.kubelet_state}/pod-logs";'
             if sees_pods else f'pod_resources = false; pod_logs_dir = "{self.node.path("nowhere")}";')
-
-    def mark(self, name, exists=True):
-        file = os.path.join(self.folder, name)
-        if exists:
-            with open(file, "w"):
-                pass
-        elif os.path.exists(file):
-            os.remove(file)
-
-    def log(self):
-        file = os.path.join(self.folder, "log")
-        if not os.path.exists(file):
-            return []
-        with open(file) as stream:
-            return stream.read().splitlines()
 
     def dirty(self):
         """What is saved."""
@@ -270,6 +236,31 @@ class Cleaning(NodeTest):
         self.assertEqual(self.log().count("end gpu-0"), 0)
         self.remove("b")
         until(lambda: self.log().count("end gpu-0") == 1, "the device to be cleaned")
+
+    def test_list_that_is_lost(self):
+        """Each device counts as dirty, but a pod that has one keeps it as it is."""
+        self.begin(2)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.node.stop()
+        with open(self.node.path("state/dirty-devices.json"), "w"):
+            pass
+        self.node.start()
+        self.node.await_serving()
+        self.assertIn("dirty-devices.json cannot be read", self.node.output())
+        self.assertEqual(self.restart("a").returncode, 0)
+        self.assertEqual(self.log(), [])
+        self.assertIsNone(self.node.pod("b", gpu=1)[1])
+        self.assertEqual(len(self.log()), 2)
+        self.remove("a")
+        self.remove("b")
+        until(lambda: self.dirty() == {}, "both devices to be clean")
+        self.assertEqual(len(self.log()), 6)
+        # A device that was cleaned stays clean, also after a restart.
+        self.node.stop()
+        self.node.start()
+        self.node.await_serving()
+        self.assertIsNone(self.node.pod("c", gpu=2)[1])
+        self.assertEqual(len(self.log()), 6)
 
     def test_what_is_not_saved_is_not_given(self):
         self.begin()

@@ -6,58 +6,28 @@ docs/contributing/complaints.md: none.
 import concurrent.futures
 import os
 import subprocess
+import time
 import unittest
 
+from cleaning_node import CleaningProgram
 from dra_node import DRIVER, DraTest
 from node import program, until
 
-CLEAN = """#!/bin/sh
-# Runs in place of a program that cleans the hardware. It waits while there is a file "wait".
-echo "begin $1" >>%(folder)s/log
-while [ -e %(folder)s/wait ]; do sleep 0.05; done
-[ ! -e %(folder)s/bad ] || { echo "$1 does not answer"; exit 1; }
-echo "end $1" >>%(folder)s/log
-"""
 
-
-class DraCleaning(DraTest):
+class DraCleaning(CleaningProgram, DraTest):
     def setUp(self):
         super().setUp()
-        self.folder = self.node.path("hardware")
-        os.mkdir(self.folder)
-        os.chmod(self.folder, 0o777)
-        self.clean = self.node.path("clean")
-        with open(self.clean, "w") as file:
-            file.write(CLEAN % {"folder": self.folder})
-        os.chmod(self.clean, 0o755)
-        self.node.environment["STATE_DIRECTORY"] = self.node.path("state")
-        os.mkdir(self.node.path("state"))
-        self.addCleanup(self.mark, "wait", False)
+        self.add_program()
         self.threads = concurrent.futures.ThreadPoolExecutor(4)
         self.addCleanup(self.threads.shutdown)
         self.serve_api()
 
     def begin_gpu(self, timeout=20):
-        self.begin(self.resource("gpu", f'release = {{ command = ( "{self.clean}", "${{id}}" ); timeout = {timeout}; }};', count=1))
+        self.begin(self.resource("gpu", self.release(timeout), count=1))
         self.await_pool()
 
-    def mark(self, name, exists=True):
-        file = os.path.join(self.folder, name)
-        if exists:
-            with open(file, "w"):
-                pass
-        elif os.path.exists(file):
-            os.remove(file)
-
-    def log(self):
-        file = os.path.join(self.folder, "log")
-        if not os.path.exists(file):
-            return []
-        with open(file) as stream:
-            return stream.read().splitlines()
-
-    def claim(self, name, admin=False):
-        device = self.api.device_named("vendor.example/gpu", 0)
+    def claim(self, name, admin=False, share=0):
+        device = self.api.device_named("vendor.example/gpu", share)
         uid = self.api.allocate(name, DRIVER, [("a", device)])
         if admin:
             self.api.claims["default", name]["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
@@ -112,19 +82,66 @@ class DraCleaning(DraTest):
         self.assertEqual(self.unprepare(admin), {admin[2]: ""})
         until(lambda: len(self.log()) == 2, "the device to be cleaned")
 
+    def begin_shares(self):
+        """Programs of claims wait until there is a file "go"."""
+        prestart = self.script("prestart", f"echo >>{self.folder}/prepared\nuntil [ -e {self.folder}/go ]; do sleep 0.05; done\n")
+        self.addCleanup(self.mark, "go")
+        self.begin(self.resource("gpu", self.release() + "share = { replicas = 2; }; "
+                                 f'prestart = {{ command = [ "{prestart}" ]; timeout = 25; }};', count=1))
+        self.await_pool()
+
+    def await_prepared(self, count):
+        def look():
+            try:
+                with open(os.path.join(self.folder, "prepared")) as file:
+                    return len(file.readlines()) == count
+            except FileNotFoundError:
+                return False
+
+        until(look, "a claim's program to run")
+
+    def test_not_while_a_claim_is_being_prepared(self):
+        """Neither at the end of another claim with a share of the device,"""
+        self.begin_shares()
+        claim, other = self.claim("c"), self.claim("d", share=1)
+        self.mark("go")
+        self.assertTrue(self.prepared(claim), self.answer)
+        self.mark("go", False)
+        second = self.threads.submit(self.prepare, other)
+        self.await_prepared(2)
+        self.assertEqual(self.unprepare(claim), {claim[2]: ""})
+        self.mark("go")
+        self.assertNotIsInstance(second.result()[other[2]], str)
+        self.assertEqual(self.log(), [])
+        self.assertEqual(self.unprepare(other), {other[2]: ""})
+        self.assertEqual(self.log(), ["begin gpu-0", "end gpu-0"])
+
+    def test_shares_that_are_prepared_at_once(self):
+        """nor for one."""
+        self.begin_shares()
+        claim, other = self.claim("c"), self.claim("d", share=1)
+        first = self.threads.submit(self.prepare, claim)
+        self.await_prepared(1)
+        second = self.threads.submit(self.prepare, other)
+        time.sleep(0.5)
+        self.mark("go")
+        for call, each in (first, claim), (second, other):
+            self.assertNotIsInstance(call.result()[each[2]], str)
+        self.assertEqual(self.log(), [])
+
     def test_device_that_cannot_be_cleaned(self):
         """Its pod ends, and it stays away."""
         self.begin_gpu()
         claim, other = self.claim("c"), self.claim("d")
         self.assertTrue(self.prepared(claim), self.answer)
-        self.mark("bad")
+        self.mark("bad-gpu-0")
         self.assertEqual(self.unprepare(claim), {claim[2]: ""})
         taints = self.await_pool(lambda pool: any("taints" in device for device in pool.values()))
         self.assertEqual([(taint["key"], taint["effect"]) for taint in next(iter(taints.values()))["taints"]],
                          [(DRIVER + "/cleaning", "NoSchedule")])
         self.assertFalse(self.prepared(other))
         self.assertIn("could not be cleaned after a pod", self.answer)
-        self.mark("bad", False)
+        self.mark("bad-gpu-0", False)
         answer = subprocess.run([program("devplugctl"), "-c", self.node.config, "resume", "vendor.example/gpu", "gpu-0"])
         self.assertEqual(answer.returncode, 0)
         until(lambda: self.prepared(other), "the claim to be prepared")

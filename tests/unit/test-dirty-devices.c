@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is saved of devices that pods have had: all of it is read again, what is invalid is skipped,
- * and there is a limit.
+ * What is saved of devices that pods have had: all of it is read again, a file that is invalid
+ * proves no device clean, and there is a limit.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,7 +118,9 @@ static void test_invalid_files(void **state)
 		{ "", 0 },
 		{ "{", 0 },
 		{ "[]", 0 },
+		{ "{\"version\":1}", 0 },
 		{ "{\"version\":1,\"devices\":7}", 0 },
+		{ "{\"version\":2,\"devices\":[]}", 0 },
 		{ "{\"version\":1,\"devices\":[7,{},{\"resource\":\"v.e/x\"}]}", 0 },
 		{ "{\"version\":1,\"devices\":[{\"resource\":\"r\",\"id\":\"a\",\"users\":[7,\"u\"],"
 		  "\"seen\":\"x\"},{\"resource\":\"r\",\"id\":\"a\"}]}",
@@ -130,10 +132,38 @@ static void test_invalid_files(void **state)
 		write_file(cases[i].text);
 		load_again();
 		assert_int_equal(devices.count, cases[i].count);
+		assert_true(devices.lost);
 	}
 	/* One that lacks a member counts as dirty. */
 	assert_false(devices.items[0]->clean);
 	assert_int_equal(devices.items[0]->users.count, 1);
+}
+
+/* What the file could not name counts as dirty, also after it was written again. */
+static void test_lost(void **state)
+{
+	struct dirty *dirty;
+	char id[32];
+
+	log_setup("test-dirty-devices", LOG_TARGET_TEXT, LOG_CRIT);
+	assert_false(devices.lost);
+	write_file("");
+	load_again();
+	assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", "gpu-0", &dirty), 0);
+	assert_false(dirty->clean);
+	dirty->clean = true;
+	assert_int_equal(dirty_devices_save(&devices), 0);
+	load_again();
+	assert_true(devices.lost);
+	assert_true(dirty_devices_find(&devices, "v.e/gpu", "gpu-0")->clean);
+	for (size_t i = 1; i < DIRTY_DEVICES_MAX; i++) {
+		(void)snprintf(id, sizeof(id), "gpu-%zu", i);
+		assert_false(add("v.e/gpu", id)->clean);
+	}
+	/* A clean one makes room. */
+	assert_false(add("v.e/gpu", "one-more")->clean);
+	assert_null(dirty_devices_find(&devices, "v.e/gpu", "gpu-0"));
+	assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", "two-more", &dirty), -ENOSPC);
 }
 
 static void test_limit(void **state)
@@ -158,6 +188,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_all_is_read_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_failed_write_is_repeated, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_invalid_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
 	};
 

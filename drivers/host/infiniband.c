@@ -166,8 +166,11 @@ static int add_cm(struct scan *scan, const struct infiniband_table *table,
 	enum cm_use use = CM_UNUSED;
 	int r;
 
-	for (size_t i = 0; i < names->count; i++)
-		use = MAX_OF(use, cm_use_of(scan_root(scan), names->items[i]));
+	for (size_t i = 0; i < names->count; i++) {
+		enum cm_use one = cm_use_of(scan_root(scan), names->items[i]);
+
+		use = MAX_OF(use, one);
+	}
 	if (use == CM_USED && !table->has_cm)
 		scan_note(scan,
 			CM_NODE

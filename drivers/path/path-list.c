@@ -158,7 +158,7 @@ static int watch_target(struct scan *scan, const char *host, const char *target)
 
 static int claim_node(const char *path, void *userdata)
 {
-	return MIN_OF(device_add_claim(userdata, path), 0);
+	return device_add_claim(userdata, path);
 }
 
 static int add_path(struct scan *scan, struct device *device, const struct path_member *member,

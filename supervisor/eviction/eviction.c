@@ -158,10 +158,12 @@ void evictions_decide(struct evictions *evictions)
 
 	for (size_t i = 0; i < evictions->n_items; i++) {
 		struct evicting *evicting = evictions->items[i];
+		uint64_t due;
 
 		if (!evicting->reported)
 			continue;
-		next = MIN_OF(next, eviction_plan_run(&evicting->plan, now, on_change, evicting));
+		due = eviction_plan_run(&evicting->plan, now, on_change, evicting);
+		next = MIN_OF(next, due);
 		active |= eviction_plan_count(&evicting->plan, EVICTION_ACTIVE) > 0;
 	}
 	save(evictions);

@@ -18,7 +18,8 @@
 #define COMPLETE_LIST_SIZE_MAX (8U << 20)
 
 struct complete_list {
-	uint64_t match;     /* match_fingerprint() of the declaration that found them */
+	uint64_t match;     /* match_fingerprint_whole() of the declaration that found
+			     * them */
 	struct strings ids; /* sorted; none: there was no complete list */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when the devices are compared with the key `expect`, and which list is the last complete
- * one: one with the expected number of devices, found by the same `match`. The supervisor saves it,
+ * one: one with the expected number of devices, selected by the same keys. The supervisor saves it,
  * because this process can write no file.
  */
 #include "proto/plugin/expecting.h"
@@ -83,25 +83,19 @@ static void keep_list(
 	expecting->last = list;
 }
 
-static bool same(const char *a, const char *b)
-{
-	return a && b ? streq(a, b) : a == b;
-}
-
 static void log_change(struct expecting *expecting)
 {
 	const struct log_fields fields = { .message_id = MESSAGE_ID_DEVICE_CHANGED };
 	const char *reason = expecting->now.reason;
 
-	if (same(reason, expecting->logged))
+	/* Without memory, the next comparison logs it. */
+	if (replace_text(&expecting->logged, reason) <= 0)
 		return;
 	if (reason)
 		log_full(LOG_WARNING, &fields, "%s", reason);
 	else
 		log_full(LOG_NOTICE, &fields, "all %llu devices are present",
 			(unsigned long long)expecting->now.count);
-	free(expecting->logged);
-	expecting->logged = reason ? strdup(reason) : NULL;
 }
 
 static void forget(struct expecting *expecting)
@@ -121,8 +115,7 @@ void expecting_update(struct expecting *expecting, sd_event *event,
 
 	if (count == 0) {
 		forget(expecting);
-		free(expecting->logged);
-		expecting->logged = NULL;
+		(void)replace_text(&expecting->logged, NULL);
 		return;
 	}
 	/* Without memory, the next report compares. */

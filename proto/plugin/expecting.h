@@ -20,7 +20,7 @@ struct expecting {
 void expecting_take(struct expecting *expecting, int fd);
 
 /* Compares the snapshot, whose devices have known owners, and logs a change. `match`: of the
- * declaration, see match_fingerprint(). A new complete list is sent. */
+ * declaration, see match_fingerprint_whole(). A new complete list is sent. */
 void expecting_update(struct expecting *expecting, sd_event *event,
 	const struct declaration *declaration, uint64_t match, const struct snapshot *snapshot);
 

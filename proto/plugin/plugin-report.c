@@ -393,7 +393,7 @@ static void compare(struct plugin *plugin, const struct snapshot *snapshot)
 		!inventory_is_complete(plugin->inventory))
 		return;
 	expecting_update(&plugin->expecting, plugin->event, declaration,
-		match_fingerprint(declaration), snapshot);
+		match_fingerprint_whole(declaration), snapshot);
 	plugin->labels_busy =
 		labelling_update(&plugin->labelling, plugin->event, declaration, snapshot);
 }

@@ -178,6 +178,35 @@ class Expect(Host):
         until(lambda: self.expect() is None, "the number to be forgotten")
         self.assertEqual(self.ctl("check").returncode, 0)
 
+    def test_devices_that_are_left_out(self):
+        """A device that the configuration leaves out is not missing. Without that, the list from before counts again."""
+        never = "; no complete list was ever seen, so none can be named"
+        listing = self.node.path("devices")
+
+        def discover(*names):
+            devices = [{"id": name, "nodes": [{"host": "/dev/null"}], "properties": {"slot": name}} for name in names]
+            with open(listing + ".new", "w") as file:
+                json.dump({"version": 1, "devices": devices}, file)
+            os.rename(listing + ".new", listing)
+
+        def card(more=""):
+            return (f'{{ name = "{CARD}"; driver = "exec"; match = ( {{ command = [ "/bin/cat", "{listing}" ]; interval = 1; }} ); '
+                    f'expect = 3; {more} }}')
+
+        discover("a", "b", "c")
+        self.begin(card())
+        for more in ('exclude = "c";', 'where = "property:slot=[ab]";'):
+            self.await_reason("")
+            self.configure(card(more))
+            self.await_reason("2 of 3 devices are present" + never)
+            self.configure(card())
+        self.await_reason("")
+        self.configure(card('exclude = "c";'))
+        self.await_reason("2 of 3 devices are present" + never)
+        discover("a", "b")
+        self.configure(card())
+        self.await_reason("2 of 3 devices are present; missing: c")
+
     def test_devices_of_another_resource(self):
         """They do not count, and no complete list has them."""
         self.add(0, 1, 2)

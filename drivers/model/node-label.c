@@ -90,7 +90,8 @@ static bool is_name(const char *text)
 /* Variables that have a value only while devices are assigned to a container; ${n} has one here. */
 static bool has_container_variable(const char *label)
 {
-	static const char *const names[] = { "${ids", "${info}", "${replica}", "${position}" };
+	static const char *const names[] = { "${ids", "${info}", "${replica}", "${position}",
+		"${capacity:", "${param:" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strstr(label, names[i]))

@@ -40,7 +40,8 @@ static void test_configuration(void **state)
 {
 	static const char *const good[] = { "a=", "a=x=y", "v.e/a.${b}=x", "${attr:a/b}=x" };
 	static const char *const bad[] = { "", "=", "a", "${attr:a=b}", "${attr:a/b}/c=x",
-		"a/${b}/c=x", "${b", "/a=x", "a/=x" };
+		"a/${b}/c=x", "${b", "/a=x", "a/=x", "a=${ids}", "a=${info}", "a=${replica}",
+		"a=${position}", "a=${capacity:b}", "a=${param:b}" };
 	struct error error;
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++)

@@ -100,7 +100,7 @@ enum child_release_phase {
 /* Maximum number of ids in a CHILD_USE. */
 #define CHILD_USE_IDS_MAX 1024
 
-/* What happens to devices of a resource with `release`. */
+/* What happens to devices of a resource with `release` or overlap = "exclusive". */
 enum child_use {
 	CHILD_USE_ALLOCATED = 1, /* Allocate is about to be answered */
 	CHILD_USE_STARTED,       /* a container is about to start */

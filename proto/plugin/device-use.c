@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks the supervisor about the use of devices, and runs the program that cleans one device. It
- * decides nothing about when.
+ * Asks the supervisor whether devices can be used, and runs the program that cleans one device. The
+ * supervisor decides when that is.
  */
 #include "proto/plugin/device-use.h"
 
@@ -63,7 +63,7 @@ static void answer(struct device_use *use, int status, const char *why)
 static int on_timeout(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	answer(userdata, -ETIMEDOUT,
-		"devplugd did not answer whether the device is clean; the kubelet will retry");
+		"devplugd did not answer in time whether the devices can be used; see its log");
 	return 0;
 }
 
@@ -106,15 +106,16 @@ int device_use_ask(struct device_uses *uses, enum child_use phase, const char *c
 	uses->uses = use;
 	if (n_ids > CHILD_USE_IDS_MAX)
 		return error_set(error, -E2BIG,
-			"a container can have at most %d devices of a resource with `release`",
+			"a container can have at most %d devices of a resource with `release` or "
+			"overlap = \"exclusive\"",
 			CHILD_USE_IDS_MAX);
 	r = sd_event_add_time_relative(
 		uses->event, &use->timer, CLOCK_MONOTONIC, timeout, USEC_PER_MSEC, on_timeout, use);
 	if (r >= 0)
 		r = send_ids(use, phase, ids, n_ids);
 	if (r < 0)
-		return error_set(error, r, "cannot ask devplugd whether the device is clean: %s",
-			strerror(-r));
+		return error_set(error, r,
+			"cannot ask devplugd whether the devices can be used: %s", strerror(-r));
 	*ret = TAKE_PTR(use);
 	return 0;
 }

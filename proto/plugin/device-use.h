@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * The part of a resource's process in cleaning devices after pods (`release`). The supervisor
- * decides when a device is cleaned (supervisor/books/cleaning.h): it is asked before Allocate is
- * answered and before a container starts, and has this process run the program.
+ * The part of a resource's process in cleaning devices after pods (`release`), and in excluding
+ * other resources (overlap = "exclusive"). The supervisor is asked before Allocate is answered, for
+ * `release` also before a container starts. It decides when a device is cleaned
+ * (supervisor/books/cleaning.h), and has this process run the program.
  */
 
 #include <systemd/sd-event.h>

@@ -92,19 +92,35 @@ void check_result(struct check *check, enum probe_outcome outcome, const char *r
 		unit->health->handler(unit->userdata);
 }
 
-int check_expand(const struct check *check, const char *text, char **ret, struct error *error)
+static struct template_context context_of(const struct check *check, struct device_values *values)
 {
 	const struct health *health = check->unit->health;
-	struct device_values values = {
+
+	*values = (struct device_values){
 		.root = health->root,
 		.device = check->unit->device,
 		.index = check->unit->index,
 	};
-	struct template_context context = {
+	return (struct template_context){
 		.name = health->declaration->name,
 		.device_value = device_values_get,
-		.userdata = &values,
+		.userdata = values,
 	};
+}
+
+int check_expand(const struct check *check, const char *text, char **ret, struct error *error)
+{
+	struct device_values values;
+	const struct template_context context = context_of(check, &values);
 
 	return template_expand(text, &context, ret, error);
+}
+
+int check_expand_words(
+	const struct check *check, const struct strings *words, char ***ret, struct error *error)
+{
+	struct device_values values;
+	const struct template_context context = context_of(check, &values);
+
+	return template_expand_words(words, &context, ret, error);
 }

@@ -110,6 +110,10 @@ void check_result(struct check *check, enum probe_outcome outcome, const char *r
 /* Expands a template of the probe for the check's device. */
 int check_expand(const struct check *check, const char *text, char **ret, struct error *error);
 
+/* Expands the words of a command, see template_expand_words(). */
+int check_expand_words(
+	const struct check *check, const struct strings *words, char ***ret, struct error *error);
+
 /* --- probe-recovery.c --- */
 
 /* Prepares a check with on_recovery: a device that has not failed is healthy without a test. */

@@ -6,35 +6,7 @@
  */
 #include "common/counters.h"
 #include "drivers/health/probe-check.h"
-
-static void argv_free(char **argv)
-{
-	for (char **p = argv; p && *p; p++)
-		free(*p);
-	free(argv);
-}
-
-static void argv_freep(char ***argv)
-{
-	argv_free(*argv);
-}
-
-static int make_argv(const struct check *check, char ***ret, struct error *error)
-{
-	const struct strings *command = &check->queue->probe->command;
-	_cleanup_(argv_freep) char **argv = calloc(command->count + 1, sizeof(char *));
-	int r;
-
-	if (!argv)
-		return error_set(error, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < command->count; i++) {
-		r = check_expand(check, command->items[i], &argv[i], error);
-		if (r < 0)
-			return r;
-	}
-	*ret = TAKE_PTR(argv);
-	return 0;
-}
+#include "drivers/model/template.h"
 
 static void arm_all(struct health *health)
 {
@@ -79,11 +51,11 @@ static void on_program_end(int status, const struct error *error, void *userdata
 static void exec_run(struct check *check)
 {
 	struct health *health = check->unit->health;
-	_cleanup_(argv_freep) char **argv = NULL;
+	_cleanup_words_ char **argv = NULL;
 	struct error error;
 	int r;
 
-	r = make_argv(check, &argv, &error);
+	r = check_expand_words(check, &check->queue->probe->command, &argv, &error);
 	check->started = now_usec(CLOCK_MONOTONIC);
 	if (r >= 0)
 		r = command_start(health->event, argv, check->queue->probe->timeout, on_program_end,

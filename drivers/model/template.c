@@ -581,3 +581,24 @@ int template_expand(
 	*ret = TAKE_PTR(expanded);
 	return 0;
 }
+
+void template_words_freep(char ***words)
+{
+	for (char **word = *words; word && *word; word++)
+		free(*word);
+	free(*words);
+}
+
+int template_expand_words(const struct strings *words, const struct template_context *context,
+	char ***ret, struct error *error)
+{
+	_cleanup_words_ char **expanded = calloc(words->count + 1, sizeof(*expanded));
+	int r = expanded ? 0 : error_set(error, -ENOMEM, "out of memory");
+
+	for (size_t i = 0; i < words->count && r >= 0; i++)
+		r = template_expand(words->items[i], context, &expanded[i], error);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(expanded);
+	return 0;
+}

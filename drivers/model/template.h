@@ -94,3 +94,12 @@ bool template_may_have_slash(const char *text);
  * claims must set, -EINVAL if a parameter's value is not valid in a path, or -ENOMEM. */
 int template_expand(
 	const char *text, const struct template_context *context, char **ret, struct error *error);
+
+/* Expands the words of a command into an array with a NULL at its end. Errors are those of
+ * template_expand(). */
+int template_expand_words(const struct strings *words, const struct template_context *context,
+	char ***ret, struct error *error);
+
+/* Frees such an array. */
+void template_words_freep(char ***words);
+#define _cleanup_words_ _cleanup_(template_words_freep)

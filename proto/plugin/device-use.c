@@ -168,18 +168,10 @@ static void on_end(int status, const struct error *error, void *userdata)
 		status < 0 ? error->message : "");
 }
 
-static void argv_freep(char ***argv)
-{
-	for (char **word = *argv; word && *word; word++)
-		free(*word);
-	free(*argv);
-}
-
 static int start(struct cleaning *run, size_t unit, struct error *error)
 {
 	const struct declaration *declaration = run->offer->applied_config->declaration;
 	const struct device *device = run->offer->snapshot->units[unit].device;
-	const struct strings *words = &declaration->release.command;
 	struct device_values values = {
 		.root = declaration_root(declaration),
 		.device = device,
@@ -190,11 +182,10 @@ static int start(struct cleaning *run, size_t unit, struct error *error)
 		.device_value = device_values_get,
 		.userdata = &values,
 	};
-	_cleanup_(argv_freep) char **argv = calloc(words->count + 1, sizeof(*argv));
-	int r = argv ? 0 : error_set(error, -ENOMEM, "out of memory");
+	_cleanup_words_ char **argv = NULL;
+	int r;
 
-	for (size_t i = 0; i < words->count && r >= 0; i++)
-		r = template_expand(words->items[i], &context, &argv[i], error);
+	r = template_expand_words(&declaration->release.command, &context, &argv, error);
 	if (r < 0)
 		return r;
 	return command_start(run->uses->event, argv, declaration->release.timeout, on_end, run,

@@ -90,23 +90,9 @@ static void fail(struct pre_start *run, struct error *error)
 	finish(run, error->code, error);
 }
 
-static void argv_free(char **argv)
-{
-	for (char **word = argv; word && *word; word++)
-		free(*word);
-	free(argv);
-}
-
-static void argv_freep(char ***argv)
-{
-	argv_free(*argv);
-}
-
 static int expand(struct pre_start *run, char ***ret_argv, struct error *error)
 {
 	const struct declaration *declaration = run->offer->applied_config->declaration;
-	const struct strings *words = &declaration->prestart.command;
-	_cleanup_(argv_freep) char **argv = calloc(words->count + 1, sizeof(*argv));
 	struct device_values values = {
 		.root = declaration_root(declaration),
 		.amounts = run->values.amounts,
@@ -119,30 +105,21 @@ static int expand(struct pre_start *run, char ***ret_argv, struct error *error)
 		.n_devices = run->n_units,
 		.userdata = &values,
 	};
-	int r;
 
-	if (!argv)
-		return error_set(error, -ENOMEM, "out of memory");
 	if (run->per_device) {
 		values.index = run->units[run->n_done];
 		values.position = run->n_done;
 		values.device = run->offer->snapshot->units[values.index].device;
 		context.device_value = device_values_get;
 	}
-	for (size_t i = 0; i < words->count; i++) {
-		r = template_expand(words->items[i], &context, &argv[i], error);
-		if (r < 0)
-			return r;
-	}
-	*ret_argv = TAKE_PTR(argv);
-	return 0;
+	return template_expand_words(&declaration->prestart.command, &context, ret_argv, error);
 }
 
 static void on_command_end(int status, const struct error *error, void *userdata);
 
 static int start_next(struct pre_start *run, struct error *error)
 {
-	_cleanup_(argv_freep) char **argv = NULL;
+	_cleanup_words_ char **argv = NULL;
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 	int r;
 

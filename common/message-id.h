@@ -32,7 +32,7 @@
 #define MESSAGE_ID_KUBELET_GONE "93200c84c4fc440d85efbc310b579181"
 /* A call of the kubelet was refused. */
 #define MESSAGE_ID_CALL_FAILED "4f83200dc2d345d1b09191b947e962b6"
-/* Pods of a failed device are evicted, or that is held. */
+/* Pods of a failed device are evicted, or their eviction is held. */
 #define MESSAGE_ID_EVICTION "6b1f0f3ad1c94b0e9a5d7f0c2e8b4d16"
 /* A device appeared, disappeared, failed, or recovered. */
 #define MESSAGE_ID_DEVICE_CHANGED "e081b006335a4b24bdf7af3a41b96c89"

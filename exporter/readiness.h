@@ -8,9 +8,10 @@
 
 #include "exporter/scrape.h"
 
-/* Whether the resource is required, and why it is not ready: NULL if it is ready, or belongs to the
- * scrape or is constant. */
 bool readiness_is_required(const struct resource *resource);
+
+/* Why a required resource is not ready; NULL: it is ready. The text is the scrape's, or constant.
+ */
 const char *readiness_reason(const struct resource *resource);
 
 /* Writes a line for each required resource that is not ready, or else one line with their number

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes a resource close its devices (devplugctl release), so that a driver can be unloaded, and
- * ends that, or the wait of a device that has failed for its test, or could not be cleaned
- * (devplugctl resume). The process
- * of the resource does it and does not answer: a program that it kills keeps the files open.
+ * Makes a resource close its devices (devplugctl release), so that a driver can be unloaded. Ends
+ * that, or has a device tested or cleaned again (devplugctl resume). The process of the resource
+ * does it and does not answer: a program that it kills keeps the files open.
  */
 #include "supervisor/release.h"
 

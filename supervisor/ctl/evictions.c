@@ -129,7 +129,8 @@ void evictions_explain(const json_t *resource, const char *device)
 			print_wrapped(0, "Its pods are evicted at %s, unless it recovers.",
 				text_of(failure, "due"));
 		else
-			print_wrapped(0, "Its pods are evicted since %s.", text_of(failure, "due"));
+			print_wrapped(0, "The eviction of its pods began at %s.",
+				text_of(failure, "due"));
 		json_array_foreach(json_object_get(failure, "pods"), k, pod) explain_pod(pod);
 	}
 }

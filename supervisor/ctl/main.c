@@ -84,9 +84,9 @@ const struct command commands[] = {
 	{ "forget", "RESOURCE/DEVICE", "Forget a device that only the kubelet still lists",
 		"The device counts as not assigned to a pod until the kubelet's data about it\nchange, and other claims (DRA) may get it. A claim ends with its last device. If\nthe pod exists, the kubelet may panic or fail it when it starts again. Needs root.",
 		NULL, command_forget, 0, 1, 1, "a device, RESOURCE/DEVICE" },
-	{ "evict", "RESOURCE", "Evict pods although devplugd holds that",
-		"Confirms that the devices are broken for which eviction is held now, so that their\n"
-		"pods are evicted. Later failures can be held again. Needs root.",
+	{ "evict", "RESOURCE", "Evict pods whose eviction is held",
+		"Confirms that the devices whose eviction is held are broken, so that their pods are\n"
+		"evicted. Later failures can be held again. Needs root.",
 		NULL, command_evict, 0, 1, 1, "a resource" },
 	{ "allow", "DIRECTORY", "Let the service write to a directory",
 		"Writes a drop-in for devplugd.service that creates the directory and makes it\n"

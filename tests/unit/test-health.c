@@ -136,8 +136,7 @@ static size_t lines_of_log(void)
 	return n;
 }
 
-/* The next process of the resource. */
-/* Through the file that outlives a process. */
+/* The next process of the resource, which reads the file that outlives a process. */
 static void restart(void)
 {
 	_cleanup_close_ int fd = memfd_create("saved-state", MFD_CLOEXEC);

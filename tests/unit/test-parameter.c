@@ -20,6 +20,18 @@
 #define MODE "parameters = ( { name = \"mode\"; default = \"a\"; } ); "
 #define ENV  "container = { env = \"M=${param:mode}\"; }; "
 
+/* The process of the resource reads the text of its configuration. */
+static void check_text(const struct config *config)
+{
+	_cleanup_report_ struct report report = { 0 };
+	_cleanup_config_ struct config *again = NULL;
+	const char *text = config->resources[0].text;
+
+	if (config_load_resource(text, &report, &again) < 0)
+		fail_msg("%s\n%s", text, report.entries[0].text);
+	assert_string_equal(again->resources[0].text, text);
+}
+
 static void test_declared(void **state)
 {
 	static const struct {
@@ -79,6 +91,12 @@ static void test_declared(void **state)
 		{ ENV "parameters = ( { name = \"mode\"; type = \"int\"; min = 1; max = 2; default = "
 		      "\"x\"; } );",
 			"parameters[0].default: must be a whole number from 1 to 2, not \"x\"" },
+		{ ENV "parameters = ( { name = \"mode\"; type = \"int\"; min = 0; max = 0; default = "
+		      "\"0\"; } );",
+			NULL },
+		{ ENV "parameters = ( { name = \"mode\"; type = \"int\"; min = -9223372036854775807L; "
+		      "max = 9223372036854775807L; default = \"0\"; } );",
+			NULL },
 		{ ENV "parameters = ( { name = \"mode\"; type = \"bool\"; values = \"a\"; } );",
 			"parameters[0].values: is only for type = \"string\", remove it" },
 		{ ENV "parameters = ( { name = \"mode\"; values = \"a\tb\"; default = \"a\"; } );",
@@ -108,6 +126,8 @@ static void test_declared(void **state)
 		assert_int_equal(report.count > 0, cases[i].problem != NULL);
 		if (cases[i].problem && !strstr(report.entries[0].text, cases[i].problem))
 			fail_msg("%s\n%s", cases[i].keys, report.entries[0].text);
+		if (!cases[i].problem)
+			check_text(config);
 		config_free(config);
 	}
 }

@@ -24,8 +24,8 @@ static int evict(const struct command_line *line, struct error *error)
 		return r;
 	}
 	json_array_foreach(json_object_get(answer, "devices"), i, device)(void)
-		printf("the pods of %s of %s are evicted\n", json_string_value(device) ?: "",
-			line->subject);
+		printf("the eviction of the pods of %s of %s is confirmed\n",
+			json_string_value(device) ?: "", line->subject);
 	return 0;
 }
 

@@ -161,7 +161,7 @@ class Eviction(EvictionTest):
         self.await_state(device, "held", "configuration")
         self.assertEqual(self.evictions(), [])
         answer = self.ctl("evict", GPU)
-        self.assertEqual((answer.returncode, answer.stdout), (0, f"the pods of {device} of {GPU} are evicted\n"))
+        self.assertEqual((answer.returncode, answer.stdout), (0, f"the eviction of the pods of {device} of {GPU} is confirmed\n"))
         self.await_pod(device, "a", "evicted")
         answer = self.ctl("evict", GPU)
         self.assertEqual((answer.returncode, answer.stderr), (1, f"devplugctl: no eviction is held for {GPU}\n"))

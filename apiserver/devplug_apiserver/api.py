@@ -59,13 +59,17 @@ def merge(old, patch):
 
 
 def apply_patch(old, patch):
-    """Server-side apply, as far as claims need it: the entries of status.devices are merged by their keys. Other fields are merged
-    as by a merge patch, and fields have no owners."""
+    """Server-side apply, as far as claims need it: the entries of status.devices are merged by their keys, which must differ. Other
+    fields are merged as by a merge patch, and fields have no owners."""
     found = merge(old, patch)
     devices = patch.get("status", {}).get("devices") if isinstance(patch, dict) else None
     if devices is not None:
         def key(device):
             return tuple(device.get(name) for name in DEVICE_KEYS)
+        twice = [key(device) for i, device in enumerate(devices) if key(device) in map(key, devices[:i])]
+        if twice:
+            names = ",".join(f'{name}="{value or ""}"' for name, value in zip(DEVICE_KEYS, twice[0]))
+            raise Refusal(500, f"failed to create typed patch object: .status.devices: duplicate entries for key [{names}]")
         known = {key(device): device for device in old.get("status", {}).get("devices", [])}
         known.update({key(device): merge(known.get(key(device), {}), device) for device in devices})
         found["status"]["devices"] = list(known.values())

@@ -191,13 +191,24 @@ static int search_all(const struct search *search, struct control_message *messa
 
 /* --- --- */
 
-static bool sees_all(void)
+static bool has_capability(unsigned capability)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
 
 	return syscall(SYS_capget, &header, data) >= 0 &&
-		data[CAP_TO_INDEX(CAP_SYS_PTRACE)].effective & CAP_TO_MASK(CAP_SYS_PTRACE);
+		data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
+}
+
+/* What keeps this process from reading the open files of other users' processes; NULL: nothing. The
+ * directory of these files belongs to the process. */
+static const char *find_lack(void)
+{
+	if (!has_capability(CAP_SYS_PTRACE))
+		return "CAP_SYS_PTRACE; install the drop-in clean.conf";
+	if (!has_capability(CAP_DAC_READ_SEARCH) && !has_capability(CAP_DAC_OVERRIDE))
+		return "CAP_DAC_READ_SEARCH; add it to the capabilities of the container";
+	return NULL;
 }
 
 static int answer(int fd)
@@ -205,16 +216,18 @@ static int answer(int fd)
 	struct control_message message = NODE_USERS_MESSAGE_INIT(NODE_USERS_ANSWER);
 	struct search search = { .supervisor = getppid() };
 	_cleanup_free_ char *text = NULL;
+	const char *lack = find_lack();
 	size_t size;
 	int r;
 
 	r = sealed_read(fd, NODE_USERS_BYTES_MAX, &text, &size);
 	if (r >= 0)
 		r = read_question(text, &search);
-	if (r >= 0 && !sees_all()) {
+	if (r >= 0 && lack) {
 		message.type = NODE_USERS_FAILED;
 		(void)snprintf(message.text, sizeof(message.text),
-			"devplugd may not see which processes have the device open: it lacks CAP_SYS_PTRACE; install the drop-in clean.conf (docs/repair.md)");
+			"devplugd may not see which processes have the device open: it lacks %s (docs/repair.md)",
+			lack);
 	} else if (r >= 0)
 		r = search_all(&search, &message);
 	return r < 0 ? r : control_send(CONTROL_FD, &message);

@@ -373,6 +373,16 @@ class Cleaning(CleaningProgram, NodeTest):
         self.node.start()
         until(lambda: len(self.log()) == 2, "the device to be cleaned")
 
+    def test_nor_without_the_files_of_other_users(self):
+        """A container may have only the first of the two capabilities."""
+        lacks = "-dac_override,-dac_read_search"
+        self.node.prefix = ["setpriv", f"--bounding-set={lacks}", f"--inh-caps={lacks}"]
+        self.begin_with_node(timeout=60)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.remove("a")
+        until(lambda: "it lacks CAP_DAC_READ_SEARCH" in (self.device()["reason"] or ""), "the reason")
+        self.assertEqual(self.log(), [])
+
 
 if __name__ == "__main__":
     unittest.main()

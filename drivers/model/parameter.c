@@ -156,7 +156,7 @@ static int refuse(const struct declared_parameter *parameter, const char *text, 
 	char permitted[PARAMETER_DESCRIBED_MAX], shown[80];
 
 	parameter_describe(parameter, permitted);
-	(void)snprintf(shown, sizeof(shown), "%s", text);
+	(void)snprintf(shown, sizeof(shown), "%.*s", (int)sizeof(shown) - 1, text);
 	text_sanitize_cut(shown, sizeof(shown));
 	return error_set(
 		error, -EINVAL, "%s: must be %s, not \"%s\"", parameter->name, permitted, shown);

@@ -331,7 +331,7 @@ static bool judge(struct evictor *evictor, struct target *target, const json_t *
 		pod, target->order, target->uids, evictor->options.node, text, sizeof(text));
 
 	if (is_ending(target) && streq(uid, target->uid)) {
-		set_state(evictor, target, target->state, target->text, LOOK_AGAIN);
+		target->not_before = now_usec(CLOCK_MONOTONIC) + LOOK_AGAIN;
 		return false;
 	}
 	if (result == EVICTION_RESULT_REFUSED && target->claim &&

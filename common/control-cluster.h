@@ -29,8 +29,9 @@ enum cluster_type {
 	CLUSTER_LOOK_UP,   /* [number, fd] sealed memfd with JSON: an array of claims, each {"uid",
 			      "namespace", "name"}, to be read from the API server */
 	CLUSTER_RESOURCES, /* [fd] sealed memfd with JSON, by name: each resource that is reported,
-			      as {"failure": why it does not work, or empty}. It replaces the one
-			      before. None: what was reported is removed */
+			      as {"failure": why it does not work, or empty, "evictions": see
+			      evictions_report()}. It replaces the one before. None: what was
+			      reported is removed */
 	CLUSTER_EVICT,     /* [fd] sealed memfd with JSON, see dra/model/eviction-order.h */
 	CLUSTER_HOLDERS,   /* [number, fd] answers HOLDERS_WANTED; sealed memfd with JSON: by
 			      resource, an array of {"id", "namespace", "pod"} for each

@@ -12,8 +12,8 @@ static const struct option cluster_options[] = {
 		.offset = offsetof(struct cluster_config, report),
 		.help = "Whether the Node has a condition for each resource, such as "
 			"DevplugdVendorExampleGpu, which is True while a device has a problem, "
-			"and whether Events are written on the Node and on pods when a device fails "
-			"and when it works again.",
+			"and whether Events are written on the Node and on pods when a device fails, "
+			"when it works again, and when its pods are evicted.",
 	},
 };
 

@@ -11,7 +11,6 @@
 #include "common/json-read.h"
 #include "common/sealed.h"
 #include "dra/model/dra-names.h"
-#include "dra/model/eviction-order.h"
 
 #define TRY_MIN     (1 * USEC_PER_SEC)
 #define TRY_MAX     (60 * USEC_PER_SEC)
@@ -121,10 +120,23 @@ static const char *name_of(const struct target *target)
 static void set_state(struct evictor *evictor, struct target *target, enum eviction_result state,
 	const char *text, uint64_t pause)
 {
-	evictor->unsent |= target->state != state || !streq(target->text, text);
+	bool changed = target->state != state || !streq(target->text, text);
+
 	target->state = state;
 	(void)snprintf(target->text, sizeof(target->text), "%s", text);
 	target->not_before = now_usec(CLOCK_MONOTONIC) + pause;
+	if (!changed)
+		return;
+	evictor->unsent = true;
+	evictor->options.on_pod(
+		&(const struct evictor_pod){ .resource = text_of(target->order, "resource"),
+			.device = text_of(target->order, "device"),
+			.namespace = text_of(target->order, "namespace"),
+			.name = name_of(target),
+			.uid = *target->uid ? target->uid : NULL,
+			.result = state,
+			.text = target->text },
+		evictor->options.userdata);
 }
 
 /* Tries again after twice the time, and not before `wanted` microseconds. */

@@ -11,8 +11,18 @@
 #include <systemd/sd-event.h>
 
 #include "dra/dra-api.h"
+#include "dra/model/eviction-order.h"
 
 struct evictor;
+
+/* What has happened to a pod. The texts are valid during the call. */
+struct evictor_pod {
+	const char *resource, *device;
+	const char *namespace, *name;
+	const char *uid; /* NULL: not known */
+	enum eviction_result result;
+	const char *text; /* why it is not evicted */
+};
 
 struct evictor_options {
 	sd_event *event;
@@ -20,6 +30,8 @@ struct evictor_options {
 	const char *node; /* outlives the object */
 	/* Whether the API server stores the devices of a DRA driver as they are now. */
 	bool (*is_published)(const char *driver, void *userdata);
+	/* Called when the state of a pod has changed. */
+	void (*on_pod)(const struct evictor_pod *pod, void *userdata);
 	void *userdata;
 };
 

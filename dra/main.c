@@ -263,6 +263,14 @@ static bool is_published(const char *driver, void *userdata)
 	return true;
 }
 
+static void on_pod(const struct evictor_pod *pod, void *userdata)
+{
+	const struct driver_process *process = userdata;
+
+	if (process->report)
+		node_report_take_pod(process->report, pod);
+}
+
 static int make_evictor(struct driver_process *process)
 {
 	const struct evictor_options options = {
@@ -270,6 +278,7 @@ static int make_evictor(struct driver_process *process)
 		.api = process->api,
 		.node = process->node_name,
 		.is_published = is_published,
+		.on_pod = on_pod,
 		.userdata = process,
 	};
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when an Event is written and when it is counted in one that was written before. Requests
- * are sent one after the other. An Event about a pod needs the pod's UID, so the pod is read first.
+ * are sent one after the other. An Event about a pod needs the pod's UID, so a pod whose UID is not
+ * known is read first.
  */
 #include "dra/node-events.h"
 
@@ -24,6 +25,7 @@ struct entry {
 	char reason[64], message[MESSAGE_MAX];
 	char *namespace, *pod; /* NULL: the Node */
 	char *uid;             /* of the pod; NULL: not read yet */
+	bool uid_given;        /* the UID is not read */
 	char *name;            /* of the Event that was written; NULL: none */
 	bool warning;
 	unsigned pending;           /* occurrences that are not written yet */
@@ -109,11 +111,15 @@ static int add(struct node_events *events, const struct node_event *event, const
 	if (!entry)
 		return -ENOMEM;
 	entry->key = strdup(key);
+	entry->uid_given = event->pod && event->uid;
+	if (entry->uid_given)
+		entry->uid = strdup(event->uid);
 	if (event->pod) {
 		entry->namespace = strdup(event->namespace);
 		entry->pod = strdup(event->pod);
 	}
-	if (!entry->key || (event->pod && (!entry->namespace || !entry->pod))) {
+	if (!entry->key || (event->pod && (!entry->namespace || !entry->pod)) ||
+		(entry->uid_given && !entry->uid)) {
 		(void)entry_free(entry);
 		return -ENOMEM;
 	}
@@ -347,7 +353,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 		return 0;
 	}
 	events->current = entry;
-	if (entry->pod)
+	if (entry->pod && !entry->uid_given)
 		read_pod(events, entry);
 	else
 		write_entry(events, entry);
@@ -370,8 +376,9 @@ void node_events_add(struct node_events *events, const struct node_event *event)
 	struct entry *entry;
 
 	if (!is_valid(event) ||
-		format_text(&key, "%s\t%s\t%s\t%s\t%s", event->namespace ?: "", event->pod ?: "",
-			event->reason, event->resource, event->device) < 0)
+		format_text(&key, "%s\t%s\t%s\t%s\t%s\t%s", event->namespace ?: "",
+			event->pod ?: "", event->uid ?: "", event->reason, event->resource,
+			event->device) < 0)
 		return;
 	entry = find(events, key);
 	if (!entry) {

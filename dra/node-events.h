@@ -30,6 +30,7 @@ struct node_event {
 	const char *resource, *device;
 	const char *text;            /* the message */
 	const char *namespace, *pod; /* of the pod that it is about; NULL: the Node */
+	const char *uid;             /* of the pod; NULL: it is read from the API server */
 };
 
 /* What fails, or "" after a success. */

@@ -15,16 +15,34 @@
 #include "dra/node-events.h"
 
 /* How long a resource may take to report its devices. */
-#define REPORT_WAIT        (30 * USEC_PER_SEC)
-#define RESOURCES_SIZE_MAX (4U << 20)
-#define MESSAGE_MAX        1024
+#define REPORT_WAIT (30 * USEC_PER_SEC)
+#define MESSAGE_MAX 1024
 /* A failure in the first report is new if it began so recently, perhaps while no process ran. */
 #define NEW_FAILURE (300 * USEC_PER_SEC)
 
 /* What fails in reporting. */
 enum part { PART_CONDITIONS, PART_EVENTS, _PART_MAX };
 
-static const char failed[] = "DeviceFailed", recovered[] = "DeviceRecovered";
+/* What happens to a device, of which the Node and its pods get an Event. */
+enum happening {
+	HAPPENING_FAILED,
+	HAPPENING_RECOVERED,
+	HAPPENING_HELD,
+	HAPPENING_CONFIRMED,
+	HAPPENING_STARTED,
+};
+
+static const struct {
+	const char *reason;
+	bool warning;
+	const char *state; /* of an eviction that has come to that */
+} happenings[] = {
+	[HAPPENING_FAILED] = { "DeviceFailed", .warning = true },
+	[HAPPENING_RECOVERED] = { "DeviceRecovered" },
+	[HAPPENING_HELD] = { "EvictionHeld", .warning = true, .state = "held" },
+	[HAPPENING_CONFIRMED] = { "EvictionConfirmed" },
+	[HAPPENING_STARTED] = { "EvictionStarted", .warning = true, .state = "evicting" },
+};
 
 struct node_report {
 	struct node_conditions *conditions;
@@ -34,7 +52,8 @@ struct node_report {
 	json_t *resources; /* of CLUSTER_RESOURCES; NULL: not known yet */
 	json_t *devices; /* by resource: {"total", "problems": see device_problems(), "expect": why
 			  * the number of devices is wrong, or empty} */
-	json_t *changes; /* {"reason", "resource", "device", "text"}: their pods are not known */
+	json_t *changes; /* {"happening", "resource", "device", "text"}: their pods are not known
+			  */
 	uint64_t question; /* number of the last HOLDERS_WANTED */
 	char failures[_PART_MAX][CONTROL_TEXT_MAX];
 	char *failure; /* that the supervisor knows; NULL: it knows nothing */
@@ -166,9 +185,10 @@ static void on_events(const char *failure, void *userdata)
 static void write_event(
 	struct node_report *report, const json_t *change, const char *namespace, const char *pod)
 {
+	size_t happening = (size_t)json_integer_value(json_object_get(change, "happening"));
 	const struct node_event event = {
-		.reason = text_of(change, "reason"),
-		.warning = streq(text_of(change, "reason"), failed),
+		.reason = happenings[happening].reason,
+		.warning = happenings[happening].warning,
 		.resource = text_of(change, "resource"),
 		.device = text_of(change, "device"),
 		.text = text_of(change, "text"),
@@ -180,22 +200,32 @@ static void write_event(
 }
 
 /* Writes an Event on the Node, and keeps the change until the pods are known. */
-static void add_change(struct node_report *report, const char *reason, const char *resource,
-	const char *device, const char *why)
+static void add_change(struct node_report *report, enum happening happening, const char *resource,
+	const char *device, const char *what)
 {
 	_cleanup_free_ char *text = NULL;
 	json_t *change;
 
-	if (format_text(&text, "%s: device %s %s%s%s", resource, device,
-		    reason == failed ? "has failed" : "works again", *why ? ": " : "", why) < 0)
+	if (format_text(&text, "%s: %s", resource, what) < 0)
 		return;
-	change = json_pack("{s:s, s:s, s:s, s:s}", "reason", reason, "resource", resource, "device",
-		device, "text", text);
+	change = json_pack("{s:I, s:s, s:s, s:s}", "happening", (json_int_t)happening, "resource",
+		resource, "device", device, "text", text);
 	write_event(report, change, NULL, NULL);
 	if (json_array_size(report->changes) < NODE_EVENTS_MAX)
 		(void)json_array_append_new(report->changes, change);
 	else
 		json_decref(change);
+}
+
+static void add_health_change(
+	struct node_report *report, const char *resource, const char *device, const char *failure)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (format_text(&text, "device %s %s%s", device, failure ? "has failed: " : "works again",
+		    failure ?: "") >= 0)
+		add_change(report, failure ? HAPPENING_FAILED : HAPPENING_RECOVERED, resource,
+			device, text);
 }
 
 static bool is_healthy(const json_t *devices, const char *id)
@@ -211,28 +241,67 @@ static bool is_healthy(const json_t *devices, const char *id)
 	return false;
 }
 
+static bool is_new(const json_t *failure)
+{
+	uint64_t time = now_usec(CLOCK_REALTIME);
+	char recent[TEXT_TIME_MAX];
+
+	text_time(time - MIN_OF(time, NEW_FAILURE), recent);
+	return strcmp(text_of(failure, "since"), recent) >= 0;
+}
+
 /* `before`: the problems of the report before, NULL: this is the first one. */
 static void find_changes(struct node_report *report, const char *resource, json_t *before,
 	json_t *now, const json_t *devices)
 {
-	uint64_t time = now_usec(CLOCK_REALTIME);
-	char recent[TEXT_TIME_MAX];
 	const json_t *problem;
 	const char *id;
 	size_t n = 0;
 
-	text_time(time - MIN_OF(time, NEW_FAILURE), recent);
 	json_object_foreach(now, id, problem)
 	{
-		if (before ? !json_object_get(before, id)
-			   : strcmp(text_of(problem, "since"), recent) >= 0)
-			add_change(report, failed, resource, id, text_of(problem, "reason"));
+		if (before ? !json_object_get(before, id) : is_new(problem))
+			add_health_change(report, resource, id, text_of(problem, "reason"));
 	}
 	json_object_foreach(before, id, problem)
 	{
 		/* Each one costs a search. */
 		if (!json_object_get(now, id) && n++ < NODE_EVENTS_MAX && is_healthy(devices, id))
-			add_change(report, recovered, resource, id, "");
+			add_health_change(report, resource, id, NULL);
+	}
+}
+
+static void add_confirmation(struct node_report *report, const char *resource, const char *device)
+{
+	_cleanup_free_ char *text = NULL;
+
+	if (format_text(&text, "the eviction of the pods of device %s is confirmed", device) >= 0)
+		add_change(report, HAPPENING_CONFIRMED, resource, device, text);
+}
+
+/* The evictions of a resource; `before`: as it was reported before, NULL: it was not. */
+static void find_evictions(
+	struct node_report *report, const char *resource, const json_t *before, const json_t *now)
+{
+	json_t *evictions = json_object_get(now, "evictions"), *eviction;
+	const char *device;
+
+	json_object_foreach(evictions, device, eviction)
+	{
+		const json_t *earlier =
+			json_object_get(json_object_get(before, "evictions"), device);
+		const char *state = text_of(eviction, "state");
+
+		if (!before && !is_new(eviction))
+			continue;
+		if (json_is_true(json_object_get(eviction, "confirmed")) &&
+			!json_is_true(json_object_get(earlier, "confirmed")))
+			add_confirmation(report, resource, device);
+		for (size_t i = 0; i < ARRAY_SIZE(happenings); i++)
+			if (streq(state, happenings[i].state ?: "-") &&
+				!streq(text_of(earlier, "state"), state))
+				add_change(report, (enum happening)i, resource, device,
+					text_of(eviction, "text"));
 	}
 }
 
@@ -267,6 +336,43 @@ static void write_pod_events(struct node_report *report, const json_t *change, c
 	}
 }
 
+void node_report_take_pod(struct node_report *report, const struct evictor_pod *pod)
+{
+	static const struct {
+		const char *reason, *form;
+		bool warning;
+	} results[_EVICTION_RESULT_MAX] = {
+		[EVICTION_RESULT_REFUSED] = { "PodNotEvicted", .warning = true },
+		[EVICTION_RESULT_SKIPPED] = { "PodNotEvicted", .warning = true },
+		[EVICTION_RESULT_EVICTED] = { "PodEvicted", "evicted" },
+		[EVICTION_RESULT_DELETED] = { "PodEvicted", "deleted" },
+	};
+	struct node_event event = {
+		.reason = results[pod->result].reason,
+		.warning = results[pod->result].warning,
+		.resource = pod->resource,
+		.device = pod->device,
+	};
+	_cleanup_free_ char *text = NULL;
+	int r;
+
+	if (!event.reason || !json_object_get(report->resources, pod->resource))
+		return;
+	r = event.warning
+		? format_text(&text, "%s: pod %s/%s, which has device %s, is not evicted: %s",
+			  pod->resource, pod->namespace, pod->name, pod->device, pod->text)
+		: format_text(&text, "%s: %s pod %s/%s, which had device %s", pod->resource,
+			  results[pod->result].form, pod->namespace, pod->name, pod->device);
+	if (r < 0)
+		return;
+	event.text = text;
+	node_events_add(report->events, &event);
+	event.namespace = pod->namespace;
+	event.pod = pod->name;
+	event.uid = pod->uid;
+	node_events_add(report->events, &event);
+}
+
 int node_report_take_holders(struct node_report *report, struct control_message *message)
 {
 	_cleanup_free_ char *text = NULL;
@@ -299,12 +405,12 @@ int node_report_take_resources(struct node_report *report, struct control_messag
 {
 	_cleanup_free_ char *text = NULL;
 	const char *name;
-	json_t *resources, *devices;
+	json_t *resources, *resource, *devices;
 	void *next;
 	size_t size;
 	int r;
 
-	r = sealed_read(message->fds[0], RESOURCES_SIZE_MAX, &text, &size);
+	r = sealed_read(message->fds[0], CONTROL_DEVICES_MAX, &text, &size);
 	if (r < 0)
 		return r;
 	resources = json_loadb(text, size, 0, NULL);
@@ -312,8 +418,13 @@ int node_report_take_resources(struct node_report *report, struct control_messag
 		json_decref(resources);
 		return -EBADMSG;
 	}
+	json_object_foreach(resources, name, resource)
+	{
+		find_evictions(report, name, json_object_get(report->resources, name), resource);
+	}
 	json_decref(report->resources);
 	report->resources = resources;
+	ask_for_holders(report);
 	/* A resource of that name that comes later is another one. */
 	json_object_foreach_safe(report->devices, next, name, devices)
 	{

@@ -10,7 +10,7 @@
 #include <systemd/sd-event.h>
 
 #include "common/control-cluster.h"
-#include "dra/dra-api.h"
+#include "dra/evictor.h"
 
 struct node_report;
 
@@ -25,6 +25,9 @@ int node_report_take_resources(struct node_report *report, struct control_messag
  * of what is reported. */
 void node_report_set_devices(struct node_report *report, const char *resource,
 	const json_t *devices, const json_t *expect);
+
+/* Takes what has happened to a pod whose device has failed. */
+void node_report_take_pod(struct node_report *report, const struct evictor_pod *pod);
 
 /* Takes a CLUSTER_HOLDERS. Returns 0, -EBADMSG or -ENOMEM. */
 int node_report_take_holders(struct node_report *report, struct control_message *message);

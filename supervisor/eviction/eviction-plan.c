@@ -24,6 +24,15 @@ const char *const eviction_holds[_EVICTION_HOLD_MAX] = {
 	[EVICTION_HOLD_MANY] = "many",
 };
 
+const char *const eviction_hold_texts[_EVICTION_HOLD_MAX] = {
+	[EVICTION_HOLD_NONE] = "",
+	[EVICTION_HOLD_NOT_RUN] = "a health probe could not run",
+	[EVICTION_HOLD_CONFIGURATION] =
+		"a device has failed within 10 minutes after a change of the configuration",
+	[EVICTION_HOLD_MANY] =
+		"more than half of the devices, or all of them, would lose their pods within an hour",
+};
+
 static void failure_done(struct eviction_failure *failure)
 {
 	free(failure->device);
@@ -62,6 +71,19 @@ size_t eviction_plan_count(const struct eviction_plan *plan, enum eviction_state
 	for (size_t i = 0; i < plan->n_failures; i++)
 		n += plan->failures[i].state == state;
 	return n;
+}
+
+void eviction_plan_text(
+	const struct eviction_failure *failure, const char *resource, char *ret, size_t size)
+{
+	if (failure->state == EVICTION_HELD)
+		(void)snprintf(ret, size,
+			"eviction is held for device %s, because %s; to evict its pods, run \"devplugctl evict %s\"; the failure: %s",
+			failure->device, eviction_hold_texts[failure->hold], resource,
+			failure->text);
+	else
+		(void)snprintf(ret, size, "the pods of device %s are evicted: %s", failure->device,
+			failure->text);
 }
 
 /* --- what is reported --- */
@@ -253,6 +275,7 @@ static bool decide(struct eviction_plan *plan, struct eviction_failure *failure,
 	failure->hold = find_hold(plan, failure, now);
 	if (failure->hold != EVICTION_HOLD_NONE) {
 		failure->state = EVICTION_HELD;
+		failure->begun = now;
 		return true;
 	}
 	if (failure->state == EVICTION_ACTIVE || now < due_of(failure) ||

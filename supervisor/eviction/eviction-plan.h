@@ -33,6 +33,8 @@ enum eviction_hold {
 	_EVICTION_HOLD_MAX,
 };
 extern const char *const eviction_holds[_EVICTION_HOLD_MAX];
+/* Why, for people. */
+extern const char *const eviction_hold_texts[_EVICTION_HOLD_MAX];
 
 /* A failure as it is reported; there is one for each device. */
 struct eviction_report {
@@ -49,7 +51,7 @@ struct eviction_failure {
 	bool confirmed; /* an administrator wants the eviction although it was held */
 	enum eviction_state state;
 	enum eviction_hold hold; /* of EVICTION_HELD */
-	uint64_t begun;          /* of EVICTION_ACTIVE: since when */
+	uint64_t begun;          /* of EVICTION_HELD and EVICTION_ACTIVE: since when */
 };
 
 struct eviction_hit {
@@ -89,6 +91,10 @@ size_t eviction_plan_confirm(struct eviction_plan *plan);
 size_t eviction_plan_count(const struct eviction_plan *plan, enum eviction_state state);
 const struct eviction_failure *eviction_plan_find(
 	const struct eviction_plan *plan, const char *device);
+
+/* What has become of a failure that is held or active, for people; cut to the size. */
+void eviction_plan_text(
+	const struct eviction_failure *failure, const char *resource, char *ret, size_t size);
 
 /* The plan as JSON, a new reference, NULL: no memory; and back. Reading returns 0, or -EBADMSG or
  * -ENOMEM, and then the plan is empty. */

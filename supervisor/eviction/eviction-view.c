@@ -9,23 +9,19 @@
 #include "supervisor/control/request.h"
 #include "supervisor/eviction/eviction-list.h"
 
+/* How many devices of a resource the cluster learns of, and how much of their failures. */
+#define REPORTED_MAX  64
+#define REPORTED_TEXT 768
+
 /* Why any eviction is held, for people; "": none is. */
 static const char *held_text(const struct eviction_plan *plan)
 {
-	static const char *const texts[_EVICTION_HOLD_MAX] = {
-		[EVICTION_HOLD_NONE] = "",
-		[EVICTION_HOLD_NOT_RUN] = "a health probe could not run",
-		[EVICTION_HOLD_CONFIGURATION] =
-			"a device has failed within 10 minutes after a change of the configuration",
-		[EVICTION_HOLD_MANY] =
-			"more than half of the devices, or all of them, would lose their pods within an hour",
-	};
 	enum eviction_hold hold = EVICTION_HOLD_NONE;
 
 	for (size_t i = 0; i < plan->n_failures; i++)
 		if (plan->failures[i].state == EVICTION_HELD)
 			hold = MAX_OF(hold, plan->failures[i].hold);
-	return texts[hold];
+	return eviction_hold_texts[hold];
 }
 
 /* Formats a time of CLOCK_BOOTTIME. */
@@ -78,6 +74,34 @@ json_t *evictions_describe(const struct evictions *evictions, const char *resour
 			failures, describe_failure(evicting, &evicting->plan.failures[i]));
 	return json_pack("{s:s, s:s, s:o}", "held", held_text(&evicting->plan), "problem",
 		evictions->active ? evictions->problem : "", "failures", failures);
+}
+
+static json_t *report_failure(const struct eviction_failure *failure, const char *resource)
+{
+	char since[TEXT_TIME_MAX], text[REPORTED_TEXT] = "";
+
+	format_time(failure->begun, since);
+	if (failure->state != EVICTION_WAITING)
+		eviction_plan_text(failure, resource, text, sizeof(text));
+	text_sanitize_cut(text, sizeof(text));
+	return json_pack("{s:s, s:s, s:s, s:b}", "state", eviction_states[failure->state], "since",
+		since, "text", text, "confirmed", (int)failure->confirmed);
+}
+
+json_t *evictions_report(const struct evictions *evictions, const char *resource)
+{
+	const struct evicting *evicting = eviction_list_find(evictions, resource);
+	json_auto_t *reported = json_object();
+
+	for (size_t i = 0; evicting && i < evicting->plan.n_failures; i++) {
+		const struct eviction_failure *failure = &evicting->plan.failures[i];
+
+		if ((failure->state != EVICTION_WAITING || failure->confirmed) &&
+			json_object_size(reported) < REPORTED_MAX)
+			(void)json_object_set_new(
+				reported, failure->device, report_failure(failure, resource));
+	}
+	return json_object_size(reported) > 0 ? json_incref(reported) : NULL;
 }
 
 json_t *evictions_numbers(const struct evictions *evictions, const char *resource)

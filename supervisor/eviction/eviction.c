@@ -119,22 +119,6 @@ static int load(struct evictions *evictions)
 
 /* --- decisions --- */
 
-static void log_held(const struct eviction_failure *failure, const struct log_fields *fields)
-{
-	static const char *const reasons[_EVICTION_HOLD_MAX] = {
-		[EVICTION_HOLD_NONE] = "",
-		[EVICTION_HOLD_NOT_RUN] = "the probe itself has failed",
-		[EVICTION_HOLD_CONFIGURATION] =
-			"the device has failed within 10 minutes after a change of the configuration",
-		[EVICTION_HOLD_MANY] =
-			"more than half of the devices, or all of them, would lose their pods within an hour",
-	};
-
-	log_full(LOG_WARNING, fields,
-		"eviction is held for device %s, because %s (%s); if its pods are to be evicted, run \"devplugctl evict %s\"",
-		failure->device, reasons[failure->hold], failure->text, fields->resource);
-}
-
 static void on_change(const struct eviction_failure *failure, void *userdata)
 {
 	const struct evicting *evicting = userdata;
@@ -144,11 +128,10 @@ static void on_change(const struct eviction_failure *failure, void *userdata)
 		.message_id = MESSAGE_ID_EVICTION,
 	};
 
-	if (failure->state == EVICTION_HELD)
-		log_held(failure, &fields);
-	else
-		log_full(LOG_WARNING, &fields, "the pods of device %s are evicted: %s",
-			failure->device, failure->text);
+	char text[2 * CONTROL_TEXT_MAX];
+
+	eviction_plan_text(failure, evicting->resource, text, sizeof(text));
+	log_full(LOG_WARNING, &fields, "%s", text);
 }
 
 void evictions_decide(struct evictions *evictions)

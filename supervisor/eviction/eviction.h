@@ -56,6 +56,11 @@ void evictions_decide(struct evictions *evictions);
  * reference. */
 json_t *evictions_describe(const struct evictions *evictions, const char *resource);
 
+/* What the cluster learns: by device, {"state": "held", "evicting", or "waiting" for one that is
+ * confirmed, "since", "text", "confirmed": whether an administrator has confirmed it}; a new
+ * reference, NULL: nothing. */
+json_t *evictions_report(const struct evictions *evictions, const char *resource);
+
 /* For metrics: {"evicted", "deleted", "waiting", "held", "evicting"}, all numbers, a new reference;
  * NULL as above. */
 json_t *evictions_numbers(const struct evictions *evictions, const char *resource);

@@ -10,6 +10,7 @@
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
+#include "supervisor/eviction/eviction.h"
 
 struct cluster_report {
 	struct manager *manager;
@@ -29,11 +30,12 @@ void cluster_report_started(struct cluster_report *report)
 	report->failure[0] = '\0';
 }
 
-static json_t *describe(const struct resource *resource)
+static json_t *describe(const struct manager *manager, const struct resource *resource)
 {
 	bool failed = resource->state == RESOURCE_FAILED || resource->state == RESOURCE_BACKOFF;
 
-	return json_pack("{s:s}", "failure", failed ? resource->reason : "");
+	return json_pack("{s:s, s:o*}", "failure", failed ? resource->reason : "", "evictions",
+		evictions_report(manager->evictions, resource->name));
 }
 
 /* The text of CLUSTER_RESOURCES (malloc'ed), or NULL without memory. */
@@ -46,8 +48,8 @@ static char *make_text(const struct cluster_report *report)
 		const struct child *child = manager->children[i];
 
 		if (!child->leaving)
-			(void)json_object_set_new(
-				resources, child->resource->name, describe(child->resource));
+			(void)json_object_set_new(resources, child->resource->name,
+				describe(manager, child->resource));
 	}
 	return json_dumps(resources, JSON_COMPACT);
 }

@@ -58,6 +58,14 @@ class ApiServer(Cluster):
                        if device["attributes"]["resource"]["string"] == resource)
         return found[number][1]
 
+    def events(self):
+        """By kind and name of the object, and reason."""
+        found = {}
+        for event in self.ask("GET", "/api/v1/events").body["items"]:
+            thing = event["involvedObject"]
+            found.setdefault((thing["kind"], thing["name"], event["reason"]), []).append(event)
+        return found
+
     def writes(self):
         """Requests that change something, unlike dry runs."""
         with self.lock:

@@ -12,6 +12,8 @@ from devplug_apiserver.resources import CLAIMS
 from test_json import documented, flatten
 from node import until
 
+REPORT = "cluster = { report = true; };"
+
 
 class Eviction(EvictionTest):
     cluster_process = DraTest.process
@@ -144,6 +146,62 @@ class Eviction(EvictionTest):
         self.assertEqual(len(self.requests("DELETE", "/pods/a")), 1)
         self.assertTrue(self.is_ending("a"))
 
+    # --- Events
+
+    def await_event(self, *key, words=""):
+        def find():
+            return next((event for event in self.api.events().get(key, []) if words in event["message"]), None)
+
+        return until(find, f"an Event about {key} with {words!r}")
+
+    def test_events(self):
+        """The Node and the pod tell that an eviction has begun, why the pod is not evicted, and that it is."""
+        self.begin(self.gpu(), text=REPORT)
+        device = self.run_pod("a")
+        self.run_pod("b")
+        self.budget("a", 0)
+        self.break_device(device)
+        for thing in (("Node", "node-a"), ("Pod", "a")):
+            started = self.await_event(*thing, "EvictionStarted")
+            self.assertEqual((started["type"], started["message"]), ("Warning", f"{GPU}: the pods of device {device} are evicted: broken"))
+            refused = self.await_event(*thing, "PodNotEvicted", words="disruption budget")
+            self.assertEqual(refused["type"], "Warning")
+            self.assertIn(f"{GPU}: pod default/a, which has device {device}, is not evicted: Cannot evict pod", refused["message"])
+        self.assertEqual(refused["involvedObject"]["uid"], self.uid_of("a"))
+        # What is refused again and again is one Event.
+        until(lambda: len(self.requests("POST", "/eviction")) > 3, "more attempts")
+        self.assertEqual(len(self.api.events()["Pod", "a", "PodNotEvicted"]), 1)
+        self.assertLessEqual(len(self.requests("PATCH", "/events/")), 2)
+        self.allow("a", 1)
+        for thing in (("Node", "node-a"), ("Pod", "a")):
+            evicted = self.await_event(*thing, "PodEvicted")
+            self.assertEqual((evicted["type"], evicted["message"]), ("Normal", f"{GPU}: evicted pod default/a, which had device {device}"))
+        self.assertEqual((evicted["involvedObject"]["uid"], evicted["involvedObject"]["namespace"]), (self.uid_of("a"), "default"))
+        self.assertEqual({name for kind, name, _ in self.api.events() if kind == "Pod"}, {"a"})
+
+    def test_events_of_the_brake(self):
+        """The Node and the pod tell that an eviction is held, and that an administrator has confirmed it."""
+        self.begin(self.gpu("force_after = 1;"), settled=False, text=REPORT)
+        device = self.run_pod("a")
+        self.budget("a", 0)
+        self.break_device(device)
+        things = ("Node", "node-a"), ("Pod", "a")
+        for thing in things:
+            held = self.await_event(*thing, "EvictionHeld")
+            self.assertEqual((held["type"], held["message"]), (
+                "Warning", f"{GPU}: eviction is held for device {device}, because a device has failed within 10 minutes after a change of "
+                f'the configuration; to evict its pods, run "devplugctl evict {GPU}"; the failure: broken'))
+        self.assertEqual({reason for _, _, reason in self.api.events()}, {"DeviceFailed", "EvictionHeld"})
+        # Another process does not report it again, but what happens then.
+        os.kill(until(self.cluster_process, "devplugd-cluster"), signal.SIGKILL)
+        self.assertEqual(self.ctl("evict", GPU).returncode, 0)
+        for thing in things:
+            confirmed = self.await_event(*thing, "EvictionConfirmed")
+            self.assertEqual((confirmed["type"], confirmed["message"]),
+                             ("Normal", f"{GPU}: the eviction of the pods of device {device} is confirmed"))
+            self.await_event(*thing, "EvictionStarted")
+            self.await_event(*thing, "PodEvicted", words=f"{GPU}: deleted pod default/a")
+
     # --- the brake
 
     def test_changed_configuration_holds(self):
@@ -253,6 +311,7 @@ class Eviction(EvictionTest):
         self.kill_daemon()
         self.await_pod(device, "a", "ended", "it is ending")
         self.assertEqual(self.evictions(), ["a"])
+        self.assertEqual(self.api.events(), {})
 
     def test_resource_that_evicts_nothing(self):
         self.begin(self.gpu().replace('severity = "evict"; evict_after = 0;', ""), settled=False)

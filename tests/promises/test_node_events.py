@@ -41,16 +41,8 @@ class NodeEvents(DraTest):
         self.assertEqual(answer.code, 201, answer.body)
         return answer.body["metadata"]["uid"]
 
-    def events(self):
-        """By kind and name of the object, and reason."""
-        found = {}
-        for event in self.api.ask("GET", EVENTS).body["items"]:
-            object_ = event["involvedObject"]
-            found.setdefault((object_["kind"], object_["name"], event["reason"]), []).append(event)
-        return found
-
     def await_event(self, *key):
-        return until(lambda: self.events().get(key), f"an Event about {key}; there are {list(self.events())}")
+        return until(lambda: self.api.events().get(key), f"an Event about {key}; there are {list(self.api.events())}")
 
     def test_events(self):
         """On the Node and on the pods that have the device, also by a replica; not on other pods."""
@@ -72,7 +64,7 @@ class NodeEvents(DraTest):
         self.assertEqual((event["type"], event["message"]), ("Normal", "vendor.example/gpu: device gpu-0 works again"))
         for pod in held["gpu-0"]:
             self.await_event("Pod", pod, "DeviceRecovered")
-        self.assertEqual({name for kind, name, _ in self.events() if kind == "Pod"}, held["gpu-0"])
+        self.assertEqual({name for kind, name, _ in self.api.events() if kind == "Pod"}, held["gpu-0"])
 
     def test_rate(self):
         """A device that fails again and again has one Event with a count, which is not written each time."""
@@ -82,12 +74,12 @@ class NodeEvents(DraTest):
                 self.set_health("gpu-1", text)
                 until(lambda: self.health_of("gpu-1") == health, f"gpu-1 to be {health}")
         event, = self.await_event("Node", "node-a", "DeviceFailed")
-        until(lambda: self.events()["Node", "node-a", "DeviceRecovered"][0]["count"] > 1, "a repetition")
+        until(lambda: self.api.events()["Node", "node-a", "DeviceRecovered"][0]["count"] > 1, "a repetition")
         self.assertGreaterEqual(event["lastTimestamp"], event["firstTimestamp"])
         # Another device is not held back.
         self.set_health("gpu-2", "broken")
-        until(lambda: len(self.events()["Node", "node-a", "DeviceFailed"]) == 2, "the Event about the other device")
-        self.assertEqual(len(self.events()["Node", "node-a", "DeviceRecovered"]), 1)
+        until(lambda: len(self.api.events()["Node", "node-a", "DeviceFailed"]) == 2, "the Event about the other device")
+        self.assertEqual(len(self.api.events()["Node", "node-a", "DeviceRecovered"]), 1)
         writes = [method for method, path, _ in self.api.requests if "/events" in path and method != "GET"]
         self.assertIn("PATCH", writes)
         # 3 for each of the two kinds, and the one of the other device.
@@ -154,7 +146,7 @@ class NodeEvents(DraTest):
         self.set_health("gpu-1", "broken")
         self.await_pool(lambda pool: sum("taints" in device for device in pool.values()) == 2)
         time.sleep(1)
-        (event,) = self.events()["Node", "node-a", "DeviceFailed"]
+        (event,) = self.api.events()["Node", "node-a", "DeviceFailed"]
         self.assertEqual(event["count"], 1)
 
     def test_restart(self):
@@ -164,7 +156,7 @@ class NodeEvents(DraTest):
         self.await_event("Node", "node-a", "DeviceFailed")
         os.kill(until(self.process, "the process"), 9)
         self.set_health("gpu-1", "broken")
-        until(lambda: any("gpu-1 has failed" in event["message"] for event in self.events()["Node", "node-a", "DeviceFailed"]),
+        until(lambda: any("gpu-1 has failed" in event["message"] for event in self.api.events()["Node", "node-a", "DeviceFailed"]),
               "the Event about the second device")
 
     def test_refusals(self):
@@ -177,7 +169,7 @@ class NodeEvents(DraTest):
                 until(lambda: shown in (self.report_failure() or ""), shown)
                 self.api.faults = []
                 until(lambda: any(f"gpu-{number} has" in event["message"]
-                                  for event in self.events().get(("Node", "node-a", "DeviceFailed"), [])), "the Event")
+                                  for event in self.api.events().get(("Node", "node-a", "DeviceFailed"), [])), "the Event")
                 until(lambda: self.report_failure() == "", "the failure to be over")
         self.api.faults = [lambda method, path: 403 if "/events" in path and method == "POST" else None]
         self.set_health("gpu-0", "ok")
@@ -185,7 +177,7 @@ class NodeEvents(DraTest):
         self.api.faults = []
         self.set_health("gpu-1", "ok")
         self.await_event("Node", "node-a", "DeviceRecovered")
-        self.assertEqual([event["message"] for event in self.events()["Node", "node-a", "DeviceRecovered"]],
+        self.assertEqual([event["message"] for event in self.api.events()["Node", "node-a", "DeviceRecovered"]],
                          ["vendor.example/gpu: device gpu-1 works again"])
 
     def test_pod_of_another_node(self):
@@ -197,8 +189,8 @@ class NodeEvents(DraTest):
             self.set_health(device, "broken")
         until(lambda: len([path for method, path, _ in self.api.requests if method == "GET" and path.startswith(PODS)]) >= 2,
               "both pods to be read")
-        until(lambda: len(self.events().get(("Node", "node-a", "DeviceFailed"), [])) == 2, "the Events on the Node")
-        self.assertEqual({kind for kind, _, _ in self.events()}, {"Node"})
+        until(lambda: len(self.api.events().get(("Node", "node-a", "DeviceFailed"), [])) == 2, "the Events on the Node")
+        self.assertEqual({kind for kind, _, _ in self.api.events()}, {"Node"})
 
 
 if __name__ == "__main__":

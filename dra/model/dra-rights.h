@@ -4,7 +4,7 @@
 /*
  * Which rights in the cluster devplugd needs, by the feature that needs them: one table, from which
  * "devplugctl dra credentials" makes objects, and packaging/make-rights the rules of the manifests
- * and the table in docs/dra.md. A feature that is not in use needs no right.
+ * and the table in docs/dra-reference.md. A feature that is not in use needs no right.
  */
 
 #include <jansson.h>

@@ -12,7 +12,7 @@
 
 #define JOURNAL_COMMAND "journalctl -u devplugd"
 
-/* The meaning of the identities in common/message-id.h; docs/monitoring.md contains the same
+/* The meaning of the identities in common/message-id.h; docs/metrics.md contains the same
  * table. */
 static const struct {
 	const char *message_id, *kind;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lines of the page: what is measured, its goal, and which row is its floor. The bench prints them, and
-docs/make-performance makes docs/performance.md of them."""
+docs/make-performance makes docs/contributing/performance.md of them."""
 import statistics
 from collections import namedtuple
 

@@ -28,10 +28,10 @@ class Catalog(unittest.TestCase):
         self.assertEqual(sorted(explained), sorted(declared))
 
     def test_events(self):
-        """Each is of a kind, and docs/monitoring.md has both."""
+        """Each is of a kind, and docs/metrics.md has both."""
         declared = dict(re.findall(r'#define (MESSAGE_ID_\w+)\s+"([0-9a-f]{32})"', read("common/message-id.h")))
         kinds = re.findall(r'\{ (MESSAGE_ID_\w+), "(\w+)" \}', read("supervisor/ctl/verb-events.c"))
-        documented = re.findall(r"^\| (\w+) \| `([0-9a-f]{32})` \|", read("docs/monitoring.md"), re.M)
+        documented = re.findall(r"^\| (\w+) \| `([0-9a-f]{32})` \|", read("docs/metrics.md"), re.M)
         self.assertEqual({declared[name]: kind for name, kind in kinds}, {number: kind for kind, number in documented})
         self.assertEqual({name for name, _ in kinds}, set(declared))
 

@@ -18,6 +18,9 @@ EXAMPLES = os.path.join(ROOT, "docs/examples")
 PAGES = ("devplugd.conf.5", "devplugd-drivers.7")
 TEXTS = [os.path.join(ROOT, "README.md")] + sorted(glob.glob(ROOT + "/docs/*.md"))
 
+# Bytes of all pages for administrators, and of those that one of them reads to install, configure and run devplugd.
+PAGES_MAX, PATH_MAX = 355 * 1000, 60 * 1000
+
 
 def manual(document):
     return subprocess.run([program("generate-manual"), document, EXAMPLES], capture_output=True, text=True, check=True).stdout
@@ -146,14 +149,13 @@ class Documentation(unittest.TestCase):
         self.assertGreater(n, 100)
 
     def test_kubeconfig_files(self):
-        """Both pages name each place of a kubelet's kubeconfig file that devplugd knows, and dra.md in the order of the search."""
+        """compatibility.md names each place of a kubelet's kubeconfig file that devplugd knows, in the order of the search."""
         with open(ROOT + "/supervisor/helpers/dra-identity.c") as file:
             known = re.findall(r'^\t"(/[^"]+)", +/\*', file.read(), re.M)
         self.assertGreater(len(known), 5)
-        with open(ROOT + "/docs/dra.md") as file:
-            self.assertEqual(re.findall(r"^\| [^|`]+ \| `(/[^`]+)` \|$", file.read(), re.M), known)
         with open(ROOT + "/docs/compatibility.md") as file:
-            self.assertEqual(set(known) - set(re.findall(r"`(/[^`]+)`", file.read())), set())
+            section = file.read().partition("\n## Credentials for the API server\n")[2].partition("\n## ")[0]
+        self.assertEqual(list(dict.fromkeys(re.findall(r"^\| [^|`]+ \| [^|`]+ \| `(/[^`]+)`", section, re.M))), known)
 
     def test_installed_pages(self):
         """Their links lead to what is installed with them, and examples that are programs can be run."""
@@ -170,6 +172,16 @@ class Documentation(unittest.TestCase):
             for path in glob.glob(EXAMPLES + "/**/*", recursive=True):
                 installed = os.path.join(directory, "examples", os.path.relpath(path, EXAMPLES))
                 self.assertEqual(os.access(path, os.X_OK), os.access(installed, os.X_OK), path)
+
+    def test_sizes(self):
+        """What an administrator can open is short: all pages that are installed but the generated list of keys, and each path."""
+        sizes = {os.path.relpath(path, ROOT): os.path.getsize(path) for path in TEXTS + glob.glob(ROOT + "/docs/peers/*.md")}
+        del sizes["docs/configuration.md"]
+        self.assertLessEqual(sum(sizes.values()), PAGES_MAX)
+        path = sum(sizes[page] for page in ("README.md", "docs/tutorial.md", "docs/troubleshooting.md", "docs/operations.md"))
+        for last in ("docs/monitoring.md", "docs/dra.md"):
+            with self.subTest(last):
+                self.assertLessEqual(path + sizes[last], PATH_MAX)
 
     def test_index_is_whole(self):
         with open(ROOT + "/docs/README.md") as file:

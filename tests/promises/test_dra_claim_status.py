@@ -13,7 +13,7 @@ from dra_node import DRIVER, DraTest
 from node import until
 from numbered_host import RESOURCES, NumberedHost
 
-PAGE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/dra.md")
+PAGE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/dra-reference.md")
 ACCOUNT = "system:serviceaccount:kube-system:devplugd"
 SECRET = "/api/v1/namespaces/kube-system/secrets/devplugd"
 OTHER = {"driver": "other.example", "pool": "node-a", "device": "x"}

@@ -154,7 +154,7 @@ class DraRights(DraTest):
         self.serve_api()
         self.api.write_kubeconfigs()
         with open(MANUAL, encoding="utf-8") as file:
-            section = file.read().partition("### A ServiceAccount for hosts\n")[2].partition("\n### ")[0]
+            section = file.read().partition("## A ServiceAccount for hosts\n")[2].partition("\n## ")[0]
         create, files, write, configuration = (textwrap.dedent(block) for block in re.findall(r"```\n(.*?)```", section, re.S))
         folder = self.node.path("etc")
         os.mkdir(folder)
@@ -213,7 +213,7 @@ class DraRights(DraTest):
         answer = subprocess.run([TOOL, "--check", program("devplugctl")], capture_output=True, text=True)
         self.assertEqual((answer.returncode, answer.stderr), (0, ""))
         # Something else in a file is found.
-        with open(MANUAL, encoding="utf-8") as file:
+        with open(os.path.join(TOP, "docs/dra-reference.md"), encoding="utf-8") as file:
             self.assertIn("<!-- rights: serve -->", file.read())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each driver reads of the host, as docs/operations.md lists it: a directory that is not mounted is named, and is not taken for
+"""What each driver reads of the host, as docs/container.md lists it: a directory that is not mounted is named, and is not taken for
 a host without devices."""
 import json
 import os
@@ -41,7 +41,7 @@ ROWS = {
 
 def read_table():
     """The rows of the manual: the first column, and the directories of the second one."""
-    with open(os.path.join(ROOT, "docs/operations.md")) as file:
+    with open(os.path.join(ROOT, "docs/container.md")) as file:
         table = file.read().split("| driver or key | directory of the host |", 1)[1].split("\n\n", 1)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     return {row[0]: re.findall(r"`(/[^`]*)`", row[1]) for row in rows}

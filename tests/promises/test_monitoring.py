@@ -58,7 +58,7 @@ class Rules(unittest.TestCase):
 
 
 class Families(unittest.TestCase):
-    """Names that rules and dashboard use, and the table of docs/monitoring.md, are those of the exporter."""
+    """Names that rules and dashboard use, and the table of docs/metrics.md, are those of the exporter."""
 
     def setUp(self):
         self.families = set()
@@ -73,8 +73,19 @@ class Families(unittest.TestCase):
                 with self.subTest(f"{name}: {used}"):
                     self.assertIn(re.sub(r"_(bucket|sum|count)$", "", used), self.families)
 
+    def test_runbooks(self):
+        """Each alert names a heading of a page that the package installs."""
+        alerts = re.findall(r"alert: (\w+)\n(.*?)(?=\n\n|\Z)", read("devplugd.rules.yaml"), re.S)
+        self.assertGreater(len(alerts), 15)
+        for name, text in alerts:
+            with self.subTest(name):
+                page, anchor = re.search(r"^ +runbook: /usr/share/doc/devplugd/(\S+)#(\S+)$", text, re.M).groups()
+                with open(os.path.join(ROOT, "docs", page), encoding="utf-8") as file:
+                    headings = re.findall(r"^#+ (.*)$", file.read(), re.M)
+                self.assertIn(anchor, [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings])
+
     def test_manual(self):
-        with open(os.path.join(ROOT, "docs/monitoring.md"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "docs/metrics.md"), encoding="utf-8") as file:
             documented = re.findall(r"^\| `(devplugd_[a-z_]+)` \|", file.read(), re.M)
         self.assertEqual(sorted(documented), sorted(self.families))
 

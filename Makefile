@@ -122,7 +122,7 @@ random: test-dependencies
 	@DEVPLUGD_BIN=$(CURDIR)/$(BUILD)/bin DEVPLUGD_TEST_STEPS=$(STEPS) DEVPLUGD_TEST_SEED=$(SEED) \
 		python3 -B tests/promises/test_random_steps.py
 	@DEVPLUGD_BIN=$(CURDIR)/$(BUILD)/bin DEVPLUGD_TEST_DRA_STEPS=$(STEPS) DEVPLUGD_TEST_SEED=$(SEED) \
-		python3 -B tests/promises/test_dra_pods.py DraPods.test_steps
+		python3 -B tests/promises/test_dra_steps.py
 
 # Of the build that is installed, and of one that is looked after by LeakSanitizer.
 soak: test-dependencies

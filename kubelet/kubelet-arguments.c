@@ -85,8 +85,8 @@ const char arguments_help[] =
 	"  --apiserver DIR         directory of the devplug-apiserver that the driver uses\n"
 	"  --cdi-dir DIR           where the driver describes CDI devices; may be repeated;\n"
 	"                          default: /etc/cdi and /var/run/cdi\n"
-	"  --resource NAME         resource that conformance tests; may be repeated; default: the\n"
-	"                          first that registers\n"
+	"  --resource NAME         resource or DRA driver that conformance tests; may be\n"
+	"                          repeated; default: the first that registers\n"
 	"  --case N,N-N            run only these cases; --list-cases prints all\n"
 	"  --junit FILE            also write a report in JUnit's format; \"-\": instead of TAP\n"
 	"  --memory MIB            memory that a hostile peer may cost the plugin, default 96\n"
@@ -117,7 +117,7 @@ static int add_resource(const char *value, void *target)
 	struct conformance_options *options = target;
 	int r;
 
-	if (!resource_name_is_valid(value))
+	if (!resource_name_is_valid(value) && !driver_name_is_valid(value))
 		return -EINVAL;
 	r = array_reserve((void **)&options->resources, options->n_resources, sizeof(char *));
 	if (r < 0)

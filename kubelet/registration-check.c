@@ -63,6 +63,13 @@ bool resource_name_is_valid(const char *name)
 		is_name(slash + 1, strlen(slash + 1));
 }
 
+bool driver_name_is_valid(const char *name)
+{
+	size_t length = strlen(name);
+
+	return length <= NAME_MAX_SIZE && is_subdomain(name, length);
+}
+
 int registration_check(const char *version, const char *resource, struct error *error)
 {
 	char quoted[360];

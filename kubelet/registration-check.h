@@ -10,6 +10,9 @@
 /* Whether the kubelet accepts the name as an extended resource. */
 bool resource_name_is_valid(const char *name);
 
+/* Whether the API server accepts the name of a DRA driver in a ResourceSlice. */
+bool driver_name_is_valid(const char *name);
+
 /* Checks version and resource name in the kubelet's order; the error contains the kubelet's
  * text. */
 int registration_check(const char *version, const char *resource, struct error *error);

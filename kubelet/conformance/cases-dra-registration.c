@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include "kubelet/conformance/dra-calls.h"
+#include "kubelet/registration-check.h"
 #include "pluginregistration.pb-c.h"
 #include "proto/methods.h"
 
@@ -37,15 +38,6 @@ static bool get_info(struct trial *trial, struct message *ret)
 	return false;
 }
 
-static bool is_driver_name(const char *name)
-{
-	size_t length = strlen(name);
-
-	return length > 0 && length <= DRIVER_NAME_MAX && name[0] != '.' && name[0] != '-' &&
-		name[length - 1] != '.' && name[length - 1] != '-' &&
-		strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == length;
-}
-
 static bool announces(const Pluginregistration__PluginInfo *info, const char *service)
 {
 	for (size_t i = 0; i < info->n_supported_versions; i++)
@@ -58,7 +50,7 @@ static enum outcome check_info(struct trial *trial, const Pluginregistration__Pl
 {
 	if (!streq(info->type, "DRAPlugin"))
 		return trial_fail(trial, "the type is \"%s\", not DRAPlugin", info->type);
-	if (!is_driver_name(info->name))
+	if (!driver_name_is_valid(info->name))
 		return trial_fail(trial,
 			"\"%.80s\" is not a name of a driver: a DNS subdomain of up to %d characters",
 			info->name, DRIVER_NAME_MAX);

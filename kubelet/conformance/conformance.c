@@ -180,6 +180,9 @@ static void run_resource(struct run *run, const char *resource)
 		free(trial->resource);
 		trial->resource = strdup(resource);
 		trial->counts = (struct trial_counts){};
+		/* The next kubelet finds the sockets of all drivers again. */
+		if (trial->options->dra)
+			trial_kill_kubelet(trial);
 	}
 	while (!trial->interrupted && (one = next_case(trial->options->dra, &at)))
 		if (is_selected(trial->options->cases, one->number) > 0)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node with devplugd, some of whose resources are served by DRA, an API server, and what a kubelet does to the driver."""
+import contextlib
 import json
 import os
 
 from api_server import ApiServer
-from dra_kubelet import Kubelet
+from dra_kubelet import Call, Kubelet
 from node import children_of, command_line, until
 from pod_resources import ask, fields
 from tool import ToolTest
@@ -173,6 +174,26 @@ class DraPodTest(DraTest):
             return answer.returncode == 0 and json.loads(answer.stdout)["drivers"]
 
         until(look, "the driver to be registered")
+
+    def await_all(self, process=None):
+        """The kubelet that runs now has registered the socket of each driver, and the devices are known; `process`: of older
+        drivers, which have been killed."""
+        def endpoints():
+            # A socket may belong to a process that has just been killed.
+            with contextlib.suppress(OSError, Call):
+                return set(map(self.kubelet.service, self.kubelet.sockets()))
+            return None
+
+        def look():
+            answer = self.node.ask_kubelet("status", "--json")
+            drivers = json.loads(answer.stdout)["drivers"] if answer.returncode == 0 else []
+            status = self.node.status()
+            return (drivers and {driver["endpoint"] for driver in drivers} == endpoints() and status
+                    and all(driver["registered"] for driver in status["dra"]["drivers"])
+                    and len(status["dra"]["drivers"]) == len(drivers) and status["dra"]["pid"] not in (0, process)
+                    and all(resource["state"] == "serving" for resource in status["resources"]))
+
+        until(look, "all to be back")
 
     def count_events(self, *names):
         return len([event for event in self.node.kubelet_events() if event["event"] in names])

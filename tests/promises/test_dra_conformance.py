@@ -12,10 +12,11 @@ import tempfile
 import unittest
 
 from api_server import Api, ControlServer
-from dra_node import DraTest
+from dra_node import DRIVER, DraTest
 from node import LIMIT, SANITIZED, program
 from test_kubelet_conformance import MEMORY, RUN_LIMIT, Report, all_cases, numbers, signal_hook
 
+OTHER = "gpu.vendor.example"
 PATIENCE = LIMIT / 2
 # The time limit of a case that has to fail and waits until then.
 BRIEF = LIMIT / 12
@@ -275,8 +276,8 @@ class Coverage(unittest.TestCase):
 
 
 class Devplugd(DraTest):
-    def run_cases(self, *options, broken=False, more=()):
-        """With a resource whose health is a file, and more resources."""
+    def run_cases(self, *options, broken=False, name=DRIVER, more=()):
+        """With a resource of the driver `name` whose health is a file, and more resources."""
         os.mkdir(self.node.path("health"))
         os.chmod(self.node.path("health"), 0o755)
         state, server = self.node.path("health/state"), self.node.path("apiserver")
@@ -284,12 +285,13 @@ class Devplugd(DraTest):
             with open(state, "w") as file:
                 file.write("broken")
         health = f'health = ( {{ probe = "file"; path = "{state}"; healthy = "ok"; missing = "healthy"; }} );'
+        other = f'dra = {{ driver = "{name}"; }};' if name != DRIVER else ""
         with subprocess.Popen([program("devplug-apiserver"), "run", "--dir", server], stdout=subprocess.PIPE) as api:
             self.addCleanup(api.wait)
             self.addCleanup(api.terminate)
             self.assertIn(b"listening", api.stdout.readline())
             self.kubeconfig = os.path.join(server, "kubelet-node-a.kubeconfig")
-            self.configure(self.resource("gpu", health, count=4), *more)
+            self.configure(self.resource("gpu", health + other, count=4), *more)
             report = run(self.node.dir, f"{program('devplugd')} -c {self.node.config}", [], "--cdi-dir", self.cdi,
                          "--apiserver", server, "--fail-command", f"echo broken > {state}", "--heal-command", f"rm {state}", *options)
             api.terminate()
@@ -302,6 +304,20 @@ class Devplugd(DraTest):
         report = self.run_cases()
         # While all devices are healthy, their slices have none of the fields that a server drops.
         self.assertEqual((report.ok, report.skipped), (dra_cases() - {155}, {155}), report.text + report.errors)
+
+    def test_second_name(self):
+        """Each case also holds for the second driver name of one devplugd-cluster."""
+        report = self.run_cases("--resource", OTHER, name=OTHER, more=[self.resource("fpga")])
+        self.assertEqual((report.ok, report.skipped), (dra_cases() - {155}, {155}), report.text + report.errors)
+
+    def test_both_names(self):
+        """One after the other."""
+        cases = {101, 102, 110, 119, 150, 152}
+        report = self.run_cases("--resource", DRIVER, "--resource", OTHER, "--case", numbers(cases), name=OTHER,
+                                more=[self.resource("fpga", count=4)])
+        for name in (DRIVER, OTHER):
+            self.assertEqual({int(number) for number in re.findall(rf"^ok \d+ - (\d+) \S+ {name}:", report.text, re.M)}, cases,
+                             report.text + report.errors)
 
     def test_dropped_fields(self):
         report = self.run_cases("--case", "155", broken=True, more=[self.resource("good", count=1)])

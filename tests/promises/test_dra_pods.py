@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods that get their devices by DRA, from the file to the container: the scheduler of api_server.py allocates,
 devplug-kubelet registers the driver, prepares and unprepares."""
-import contextlib
 import json
 import os
-import random
 import re
 import signal
 import stat
 import unittest
 
-from dra_kubelet import Call
 from dra_node import DRIVER, DraPodTest
-from node import SEED, scaled, until
+from node import until
 from unix_http import get
 
 
@@ -414,147 +411,6 @@ class DraPods(DraPodTest):
         self.await_pool(lambda pool: any("taints" in device for device in pool.values()))
         self.assertEqual({d["health"] for d in self.find_pod("trainer")["claims"][0]["devices"]}, {"Unknown"})
         self.assertEqual(self.count_events("driver-health"), 0)
-
-    def await_all(self, process=None):
-        """The kubelet that runs now has registered the driver's socket, and the devices are known; `process`: of an older
-        driver, which has been killed."""
-        def endpoints():
-            # A socket may belong to a process that has just been killed.
-            with contextlib.suppress(OSError, Call):
-                return list(map(self.kubelet.service, self.kubelet.sockets()))
-            return None
-
-        def look():
-            answer = self.node.ask_kubelet("status", "--json")
-            drivers = json.loads(answer.stdout)["drivers"] if answer.returncode == 0 else []
-            status = self.node.status()
-            return (drivers and [driver["endpoint"] for driver in drivers] == endpoints() and status
-                    and status["dra"]["registered"] and status["dra"]["pid"] not in (0, process)
-                    and status["resources"][0]["state"] == "serving")
-
-        until(look, "all to be back")
-
-    def test_steps(self):
-        """Pods, cordons, claims that tolerate them or have admin access, claims that are forgotten, kills, restarts of the host and
-        outages in any order: no device is prepared for two claims, each pod that runs has its file, and no other file is left."""
-        self.serve_api()
-        self.begin(self.resource("gpu", "share = { replicas = 2; };", count=4))
-        self.await_pool(lambda pool: len(pool) == 8)
-        chance, pods, running, admins, number = random.Random(SEED), {}, set(), set(), 0
-        print(f"DEVPLUGD_TEST_SEED={SEED}")
-
-        def add():
-            nonlocal number
-            name, count, number = f"p{number}", chance.randint(1, 3), number + 1
-            words = [f"a:vendor.example/gpu={count}"] if chance.random() < 0.4 else None
-            admin = not words and chance.random() < 0.3
-            more = {**(self.TOLERATES if admin or chance.random() < 0.5 else {}), **({"adminAccess": True} if admin else {})}
-            claim = (self.api.schedule_limits(name, [{"vendor.example/gpu": count}]) if words else
-                     self.api.schedule(f"c-{name}", [("r", "gpu.vendor.example", None if admin and count == 3 else count, more)]))
-            if claim and admin:
-                admins.add(name)
-            if claim:
-                pods[name] = claim
-                note(name, self.pod(name, claim, limits=words))
-
-        def note(name, pod):
-            if not pod.get("reason"):
-                self.assertTrue(pod["container"]["cdi"])
-                running.add(name)
-            else:
-                self.assertTrue(self.away, pod)
-                self.assertNotIn(name, running)
-
-        def retry():
-            if pods:
-                name = chance.choice(list(pods))
-                note(name, self.restart(name))
-
-        def remove():
-            if pods:
-                name = chance.choice(list(pods))
-                end(name)
-
-        def end(name):
-            self.assertEqual(self.remove(name), "")
-            self.api.release(pods.pop(name))
-            running.discard(name)
-            admins.discard(name)
-
-        def cordon():
-            self.assertEqual(self.ctl("cordon", f"vendor.example/gpu/gpu-{chance.randint(0, 3)}").returncode, 0)
-
-        def uncordon():
-            self.ctl("uncordon", f"vendor.example/gpu/gpu-{chance.randint(0, 3)}")
-
-        def forget():
-            """The claim ends with its last device, and its pod, too."""
-            if running and not admins:
-                name = chance.choice(sorted(running))
-                for device in saved()[pods[name]["metadata"]["uid"]]["devices"]:
-                    self.assertEqual(self.ctl("forget", f"vendor.example/gpu/{device['id']}").returncode, 0)
-                self.assertNotIn(pods[name]["metadata"]["uid"], saved())
-                self.assertNotIn(f"devplugd.dra-{pods[name]['metadata']['uid']}.json", self.files())
-                end(name)
-
-        def saved():
-            folder, claims = os.path.dirname(self.saved("x")), {}
-            for name in os.listdir(folder) if os.path.isdir(folder) else []:
-                with open(os.path.join(folder, name)) as file:
-                    claims[name.removesuffix(".json")] = json.load(file)
-            return claims
-
-        def restart_host():
-            self.node.stop()
-            for uid in saved():
-                self.change_saved(uid, lambda claim: claim.update(boot="00000000-0000-0000-0000-000000000000"))
-            self.assertEqual(self.node.ask_kubelet("reboot").returncode, 0)
-            self.node.start()
-            self.await_all()
-            running.clear()
-
-        def steal():
-            """The API server gives a device away that a pod has."""
-            nonlocal number
-            if running - admins and not self.away:
-                name, number = f"thief{number}", number + 1
-                owner = pods[chance.choice(sorted(running - admins))]
-                self.api.allocate(name, DRIVER, [("r", owner["status"]["allocation"]["devices"]["results"][0]["device"])])
-                claim = self.api.claims["default", name]
-                self.assertIn("still prepared for the claim", self.pod(name, claim)["message"])
-                self.assertEqual(self.remove(name), "")
-                self.api.release(claim)
-
-        def kill_driver():
-            pid = self.process()
-            os.kill(pid, signal.SIGKILL)
-            self.await_all(pid)
-
-        def kill_daemon():
-            pid = self.process()
-            self.node.daemon.kill()
-            self.node.daemon.wait()
-            self.node.start()
-            self.await_all(pid)
-
-        def kill_kubelet():
-            self.node.stop_kubelet(signal.SIGKILL)
-            self.node.start_kubelet()
-            self.await_all()
-
-        def outage():
-            (self.api.start if self.away else self.api.stop)()
-            self.away = not self.away
-
-        self.away = False
-        for _ in range(int(os.environ.get("DEVPLUGD_TEST_DRA_STEPS") or scaled(100))):
-            chance.choices([add, retry, remove, steal, cordon, uncordon, forget, kill_driver, kill_daemon, kill_kubelet,
-                            restart_host, outage], [10, 6, 6, 2, 2, 2, 2, 1, 1, 1, 1, 2])[0]()
-            taken = [device["id"] for claim in saved().values() for device in claim["devices"] if not device["admin"]]
-            self.assertEqual(sorted(set(taken)), sorted(taken))
-            self.assertEqual(self.files(), sorted(f"devplugd.dra-{pods[name]['metadata']['uid']}.json" for name in running))
-        if self.away:
-            outage()
 
 
 if __name__ == "__main__":

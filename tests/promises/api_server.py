@@ -15,13 +15,19 @@ from devplug_apiserver.authority import Authority, write_kubeconfig  # noqa: E40
 from devplug_apiserver.authorizer import ADMINISTRATOR, user_of  # noqa: E402
 from devplug_apiserver.cluster import Cluster  # noqa: E402
 from devplug_apiserver.releases import RELEASES, Release  # noqa: E402
-from devplug_apiserver.resources import CLAIMS, CLASSES, NODES, SLICES, collection_path  # noqa: E402
+from devplug_apiserver.resources import CLAIMS, CLASSES, NODES, SLICES, collection_path, find_kind  # noqa: E402
 from devplug_apiserver.server import ControlServer, Stoppable  # noqa: E402
 
-__all__ = ["APISERVER", "Api", "ApiServer", "Authority", "CLAIMS_PATH", "ControlServer", "RELEASES", "Release", "SLICES_PATH", "Stoppable", "write_kubeconfig"]
+__all__ = ["APISERVER", "Api", "ApiServer", "Authority", "CLAIMS_PATH", "ControlServer", "RELEASES", "Release", "SLICES_PATH", "Stoppable", "rights_of", "write_kubeconfig"]
 
 SLICES_PATH = collection_path(SLICES)
 CLAIMS_PATH = collection_path(CLAIMS, "{}")
+CHART = os.path.join(APISERVER, "../packaging/container/chart")
+
+
+def rights_of(rules):
+    """(verb, API group, resource) of each right."""
+    return {(verb, group, resource) for rule in rules for verb in rule["verbs"] for group in rule["apiGroups"] for resource in rule["resources"]}
 
 
 class ApiServer(Cluster):
@@ -41,6 +47,22 @@ class ApiServer(Cluster):
 
     def kubeconfig(self, path, **options):
         write_kubeconfig(path, self.url(), self.authority, self.clients[self.node], **options)
+
+    def become_pod(self, path, values):
+        """Writes a kubeconfig with the token of a pod of the node that the chart has made with these values, and its rights. Returns
+        the rights: (verb, API group, resource)."""
+        import helm
+        objects = helm.template(CHART, "devplugd", "devplugd", values)
+        granted = set()
+        for document in objects:
+            if document["kind"] in ("ClusterRole", "ClusterRoleBinding"):
+                resource = find_kind(document["apiVersion"], document["kind"])
+                answer = self.ask("POST", collection_path(resource), document)
+                assert answer.code == 201, answer.body
+                granted |= rights_of(document.get("rules", []))
+        self.tokens["pod-token"] = user_of("system:serviceaccount:devplugd:devplugd", self.node)
+        write_kubeconfig(path, self.url(), self.authority, token="pod-token")
+        return granted
 
     # --- what a test looks at
 

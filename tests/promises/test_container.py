@@ -260,6 +260,10 @@ class Manifests(unittest.TestCase):
         for values, overlay, *components in (
                 ({}, "base"), ({"labels": {"enabled": True}}, "base", "labels"), (selinux, "overlays/openshift"), (metrics, "base", "metrics"), (dra, "base", "dra"),
                 ({**selinux, **dra}, "overlays/openshift", "dra"),
+                ({"rights": {"report": True}}, "base", "report"),
+                ({"rights": {"eviction": True}, "networkPolicy": {"enabled": True}, **metrics}, "base", "eviction", "metrics", "network-policy"),
+                ({"rights": {"report": True, "eviction": True, "forceAfter": True}}, "base", "report", "eviction", "force-after"),
+                ({**dra, "rights": {"claimStatus": True}}, "base", "dra", "claim-status"),
                 ({**metrics, **dra, "networkPolicy": {"enabled": True}}, "base", "metrics", "dra", "network-policy"),
                 ({"kubelet": {"rootDir": "/var/lib/k0s/kubelet"}}, "base", "k0s"),
                 ({**dra, "kubelet": {"rootDir": "/var/snap/microk8s/common/var/lib/kubelet"}}, "base", "dra", "microk8s")):
@@ -267,9 +271,21 @@ class Manifests(unittest.TestCase):
             built = self.built(*components, patches=patches if on_openshift else [], more=more if on_openshift else [])
             yield built, values, overlay, components
 
+    def merge_rights(self, documents):
+        """With one ClusterRole: each component has its own, and a release of the chart has one for all values."""
+        roles = [document for document in documents if document["kind"] == "ClusterRole"]
+        bindings = [document for document in documents if document["kind"] == "ClusterRoleBinding"]
+        self.assertEqual([binding["roleRef"]["name"] for binding in bindings], [role["metadata"]["name"] for role in roles])
+        for document in roles[1:] + bindings[1:]:
+            documents.remove(document)
+        if roles:
+            roles[0]["rules"] = sorted((rule for role in roles for rule in role["rules"]), key=json.dumps)
+            roles[0]["metadata"]["name"] = bindings[0]["metadata"]["name"] = bindings[0]["roleRef"]["name"] = "devplugd"
+        return documents
+
     def plain(self, objects):
         """Without what differs on purpose: a release has its own label, and its configuration no license."""
-        for document in copy.deepcopy(list(objects)):
+        for document in self.merge_rights(copy.deepcopy(list(objects))):
             spec = document.get("spec", {})
             for labels in (document["metadata"]["labels"], spec.get("selector", {}).get("matchLabels", {}),
                            spec.get("template", {}).get("metadata", {}).get("labels", {})):

@@ -12,7 +12,7 @@ import textwrap
 import unittest
 import urllib.parse
 
-from api_server import APISERVER, SLICES_PATH as SLICES, write_kubeconfig
+from api_server import APISERVER, SLICES_PATH as SLICES, rights_of, write_kubeconfig
 from devplug_apiserver import resources
 from dra_node import DRIVER, DraTest
 from node import program, until
@@ -22,11 +22,17 @@ TOOL, MANUAL = os.path.join(TOP, "packaging/make-rights"), os.path.join(TOP, "do
 SECRET = "/api/v1/namespaces/kube-system/secrets/devplugd"
 
 
+def load_program(path):
+    """A program in Python, as a module."""
+    loader = importlib.machinery.SourceFileLoader(os.path.basename(path).replace("-", "_"), path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
 def load_models(folder):
     """A function that checks an object by the models of @kubernetes/client-node, which are made from the API's description."""
-    loader = importlib.machinery.SourceFileLoader("make_fields", os.path.join(APISERVER, "make-fields"))
-    make_fields = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(make_fields)
+    make_fields = load_program(os.path.join(APISERVER, "make-fields"))
 
     def check(path, value, kind, names):
         if kind in ("any", "string", "boolean", "integer", "time"):
@@ -75,8 +81,7 @@ class DraRights(DraTest):
 
     def rights(self, objects):
         role, = (found for found in objects if found["kind"] == "ClusterRole")
-        return {(verb, group, resource) for rule in role["rules"] for verb in rule["verbs"] for group in rule["apiGroups"]
-                for resource in rule["resources"]}
+        return rights_of(role["rules"])
 
     def become_account(self):
         """Applies the objects of "dra credentials", and writes a kubeconfig with the token. Returns the objects."""
@@ -113,18 +118,15 @@ class DraRights(DraTest):
         used = {verb_of(method, path) for method, path, _ in requests if path.startswith("/api")}
         self.assertEqual(used, self.rights(objects))
 
-    def test_nothing_else_is_allowed(self):
-        """The account of the objects may do what the table has, and gets 403 for the rest."""
-        self.serve_api()
-        self.configure(self.resource("gpu"))
-        granted = self.rights(self.become_account())
-        account = "system:serviceaccount:kube-system:devplugd"
+    def check_allowed(self, account, granted):
+        """The account may do what was granted, and gets 403 for the rest."""
         for resource in resources.RESOURCES:
-            subresources = ("", "/status") if resource.status else ("",)
+            subresources = ("", *(["/status"] if resource.status else []), *(["/eviction"] if resource.plural == "pods" else []))
             for subresource in subresources:
                 collection = resources.collection_path(resource, "default")
                 one = f"{collection}/x{subresource}"
-                for verb, method, path in (("get", "GET", one), ("list", "GET", collection), ("create", "POST", collection),
+                for verb, method, path in (("get", "GET", one), ("list", "GET", collection),
+                                           ("create", "POST", one if subresource == "/eviction" else collection),
                                            ("update", "PUT", one), ("patch", "PATCH", one), ("delete", "DELETE", one),
                                            ("deletecollection", "DELETE", collection)):
                     if subresource and path == collection:
@@ -133,7 +135,44 @@ class DraRights(DraTest):
                         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
                         body = {"metadata": {"name": "x"}} if method in ("POST", "PUT", "PATCH") else None
                         code = self.api.ask(method, path, body, user=account, content=content).code
-                        self.assertEqual(code == 403, (verb, resource.group, resource.plural + subresource) not in granted, code)
+                        self.assertEqual(code in (403, 405), (verb, resource.group, resource.plural + subresource) not in granted, code)
+
+    def test_nothing_else_is_allowed(self):
+        """With each feature, the account of the objects may do what the table has for it."""
+        account = "system:serviceaccount:kube-system:devplugd"
+        sizes = {}
+        self.serve_api()
+        for feature, text in load_program(TOOL).FEATURES.items():
+            with self.subTest(feature):
+                with open(self.node.config, "w") as file:
+                    file.write(text)
+                objects = self.become_account()
+                granted = self.rights(objects)
+                sizes[feature] = len(granted)
+                self.check_allowed(account, granted)
+                for found in objects:
+                    resource = resources.find_kind(found["apiVersion"], found["kind"])
+                    path = resources.collection_path(resource, found["metadata"].get("namespace"))
+                    self.assertEqual(self.api.ask("DELETE", f"{path}/{found['metadata']['name']}").code, 200)
+        self.assertEqual(sizes, {"report": 5, "evict": 3, "delete": 4, "serve": 7, "claim_status": 9})
+
+    def test_chart(self):
+        """With each value, the pods of the chart may do what the table has for it, and with the rest, nothing."""
+        rules = {feature: rights_of(load_program(TOOL).read_rules(program("devplugctl"), feature))
+                 for feature in load_program(TOOL).FEATURES}
+        self.serve_api()
+        for values, features in (({"dra": {"enabled": True}}, ["serve"]), ({"rights": {"report": True}}, ["report"]),
+                                 ({"rights": {"eviction": True}}, ["evict"]),
+                                 ({"rights": {"eviction": True, "forceAfter": True}}, ["delete"]),
+                                 ({"rights": {"forceAfter": True, "claimStatus": True}}, []), ({}, []),
+                                 ({"dra": {"enabled": True}, "rights": {"report": True, "claimStatus": True}}, ["report", "claim_status"])):
+            with self.subTest(features):
+                granted = self.api.become_pod(self.kubeconfig, values)
+                wanted = {(verb.replace("arbitrary-", "associated-"), *rest) for feature in features for verb, *rest in rules[feature]}
+                self.assertEqual(granted, wanted)
+                self.check_allowed("system:serviceaccount:devplugd:devplugd", granted)
+                for kind in ("clusterroles", "clusterrolebindings"):
+                    self.api.ask("DELETE", f"/apis/rbac.authorization.k8s.io/v1/{kind}/devplugd")
 
     @unittest.skipIf("DEVPLUGD_CLIENT_NODE" not in os.environ, "DEVPLUGD_CLIENT_NODE: an unpacked @kubernetes/client-node of npm")
     def test_objects_have_fields_of_the_api(self):

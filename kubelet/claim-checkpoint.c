@@ -32,10 +32,13 @@ static json_t *make_devices(const json_t *devices)
 
 	json_array_foreach(devices, i, device)
 	{
+		json_t *share = json_object_get(device, "share");
+
 		if (json_array_append_new(made,
-			    json_pack("{s:O, s:O, s:n, s:o, s:o}", "PoolName",
+			    json_pack("{s:O, s:O, s:O, s:o, s:o}", "PoolName",
 				    json_object_get(device, "pool"), "DeviceName",
-				    json_object_get(device, "device"), "ShareID", "RequestNames",
+				    json_object_get(device, "device"), "ShareID",
+				    share ?: json_null(), "RequestNames",
 				    list_of(device, "requests"), "CDIDeviceIDs",
 				    list_of(device, "cdi"))) < 0)
 			return NULL;
@@ -112,14 +115,17 @@ static int read_devices(json_t *drivers, const char *driver, const json_t *devic
 		const char *name = set_text_of(device, "DeviceName");
 		json_t *requests = json_object_get(device, "RequestNames");
 		json_t *cdi = json_object_get(device, "CDIDeviceIDs");
+		json_t *share = json_object_get(device, "ShareID");
 
-		if (!pool || !name || !is_list_or_null(requests) || !is_list_or_null(cdi))
+		if (!pool || !name || !is_list_or_null(requests) || !is_list_or_null(cdi) ||
+			(share && !json_is_string(share) && !json_is_null(share)))
 			return -EBADMSG;
 		if (json_array_append_new(read,
-			    json_pack("{s:o, s:s, s:s, s:o}", "requests",
+			    json_pack("{s:o, s:s, s:s, s:o, s:O*}", "requests",
 				    json_is_null(requests) ? json_array() : json_incref(requests),
 				    "pool", pool, "device", name, "cdi",
-				    json_is_null(cdi) ? json_array() : json_incref(cdi))) < 0)
+				    json_is_null(cdi) ? json_array() : json_incref(cdi), "share",
+				    json_is_string(share) ? share : NULL)) < 0)
 			return -ENOMEM;
 	}
 	return json_object_set(drivers, driver, read) < 0 ? -ENOMEM : 0;

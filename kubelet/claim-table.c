@@ -220,7 +220,8 @@ static bool is_same_device(const json_t *a, const json_t *b)
 {
 	return json_equal(json_object_get(a, "requests"), json_object_get(b, "requests")) &&
 		streq(text_of(a, "pool"), text_of(b, "pool")) &&
-		streq(text_of(a, "device"), text_of(b, "device"));
+		streq(text_of(a, "device"), text_of(b, "device")) &&
+		streq(text_of(a, "share"), text_of(b, "share"));
 }
 
 int claim_table_add_device(json_t *devices, json_t *device)
@@ -281,9 +282,10 @@ static bool is_for_container(const json_t *claim, const json_t *device, size_t c
 
 static json_t *describe(const char *driver, const json_t *device)
 {
-	return json_pack("{s:s, s:O, s:O, s:O}", "driver_name", driver, "pool_name",
+	return json_pack("{s:s, s:O, s:O, s:O, s:O*}", "driver_name", driver, "pool_name",
 		json_object_get(device, "pool"), "device_name", json_object_get(device, "device"),
-		"cdi_devices", json_object_get(device, "cdi"));
+		"cdi_devices", json_object_get(device, "cdi"), "share_id",
+		json_object_get(device, "share"));
 }
 
 static int add_claim_resources(

@@ -116,13 +116,15 @@ static int keep_devices(struct manager *manager, const json_t *claim, const char
 
 	for (size_t i = 0; i < result->n_devices; i++) {
 		const Dra__Device *device = result->devices[i];
+		json_t *share = *device->share_id ? text_json(device->share_id) : NULL;
 
 		r = claim_table_add_device(devices,
-			json_pack("{s:o, s:o, s:o, s:o}", "requests",
+			json_pack("{s:o, s:o, s:o, s:o, s:o*}", "requests",
 				strings(device->request_names, device->n_request_names), "pool",
 				text_json(device->pool_name), "device",
 				text_json(device->device_name), "cdi",
-				strings(device->cdi_device_ids, device->n_cdi_device_ids)));
+				strings(device->cdi_device_ids, device->n_cdi_device_ids), "share",
+				share));
 		if (r < 0)
 			return r;
 		changed |= r > 0;

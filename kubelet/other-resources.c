@@ -115,6 +115,8 @@ static int fill_claimed(struct message_pool *pool, const json_t *json, void *to)
 		r = fill_text(json, "pool_name", &resource->pool_name);
 	if (r >= 0)
 		r = fill_text(json, "device_name", &resource->device_name);
+	if (r >= 0 && json_object_get(json, "share_id"))
+		r = fill_text(json, "share_id", &resource->share_id);
 	if (r < 0)
 		return r;
 	return fill_list(pool, json_object_get(json, "cdi_devices"), sizeof(V1__CDIDevice),

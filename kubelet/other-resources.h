@@ -7,7 +7,8 @@
  * [0, 1],
  *  "memory": [{"memory_type": "memory", "size": 1048576, "nodes": [0]}],
  *  "dynamic_resources": [{"claim_name": "a", "claim_namespace": "default", "claim_resources":
- *    [{"driver_name": "d", "pool_name": "p", "device_name": "n", "cdi_devices": ["v.e/c=1"]}]}]}
+ *    [{"driver_name": "d", "pool_name": "p", "device_name": "n", "share_id": "s",
+ *      "cdi_devices": ["v.e/c=1"]}]}]}
  *    Every member may be missing.
  */
 

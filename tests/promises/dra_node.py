@@ -96,10 +96,10 @@ class DraTest(ToolTest):
         return found
 
     def kubelet_claims(self):
-        """The uids of the claims in the kubelet's file."""
+        """The claims in the kubelet's file, by uid."""
         with open(os.path.join(self.node.kubelet_state, "dra_manager_state")) as file:
             claims = json.loads(json.load(file)["Data"])["ClaimInfoStateList"]
-        return {claim["ClaimUID"] for claim in claims or []}
+        return {claim["ClaimUID"]: claim for claim in claims or []}
 
     def files(self):
         return sorted(name for name in os.listdir(self.cdi) if name.startswith("devplugd.dra-")) if os.path.isdir(self.cdi) else []
@@ -236,8 +236,9 @@ class DraPodTest(DraTest):
             environment.update(variable.split("=", 1) for variable in found[0]["env"])
         return environment
 
-    def dynamic_resources(self):
-        """The devices of each pod's first container in PodResources: [(claim, driver, pool, device, CDI names)]."""
+    def dynamic_resources(self, shares=False):
+        """The devices of each pod's first container in PodResources: [(claim, driver, pool, device, CDI names)], with `shares` also
+        the share id."""
         message, refused = ask(os.path.join(self.node.kubelet_state, "pod-resources", "kubelet.sock"), "List")
         self.assertIsNone(refused)
         found = {}
@@ -245,6 +246,6 @@ class DraPodTest(DraTest):
             container = fields(pod[3][0])
             found[pod[1][0].decode()] = [
                 (claim[2][0].decode(), part[2][0].decode(), part[3][0].decode(), part[4][0].decode(),
-                 [fields(cdi)[1][0].decode() for cdi in part.get(1, [])])
+                 [fields(cdi)[1][0].decode() for cdi in part.get(1, [])], *([part[5][0].decode()] if shares else []))
                 for claim in map(fields, container.get(5, [])) for part in map(fields, claim[4])]
         return found

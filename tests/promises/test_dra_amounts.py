@@ -6,7 +6,7 @@ import signal
 import unittest
 
 from api_server import Release
-from dra_node import DRIVER, DraTest
+from dra_node import DRIVER, DraPodTest, DraTest
 from node import until
 from numbered_host import NumberedHost
 
@@ -414,6 +414,31 @@ class Amounts(DraTest):
         admin = self.allocated("admin", {"request": "r", "driver": DRIVER, "pool": "node-a", "device": device, "adminAccess": True})
         self.assertEqual([self.get(claim)[0]["MEMORY"] for claim in (share, admin)], ["40", "80"])
         self.assertEqual(self.get(self.claim("other", "40Gi"))[0]["MEMORY"], "40")
+
+
+class AmountsOfPods(DraPodTest):
+    def test_kubelet_keeps_share_ids(self):
+        """The kubelet has the share ids of the answer, in its file and in PodResources, also after a restart."""
+        self.serve_api()
+        self.begin(self.resource("card", f"capacity = ( {MEMORY} );", count=1))
+        claim = self.api.schedule("c", [("r", CLASS, 2)])
+        shares = sorted(result["shareID"] for result in claim["status"]["allocation"]["devices"]["results"])
+        self.assertEqual(len(set(shares)), 2)
+        self.pod("a", claim)
+        self.assertEqual(self.count_events("claim-changed"), 0)
+
+        def kept():
+            return sorted(device["ShareID"] for device in self.kubelet_claims()[claim["metadata"]["uid"]]["DriverState"][DRIVER]["Devices"])
+
+        self.assertEqual(kept(), shares)
+        self.assertEqual(sorted(device[-1] for device in self.dynamic_resources(shares=True)["a"]), shares)
+        self.node.stop_kubelet()
+        self.node.start_kubelet()
+        until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")
+        self.await_registration()
+        self.assertEqual(kept(), shares)
+        self.assertEqual(self.remove("a"), "")
+        self.assertEqual(self.files(), [])
 
 
 if __name__ == "__main__":

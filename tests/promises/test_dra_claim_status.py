@@ -78,6 +78,20 @@ class ClaimStatus(DraTest):
         self.assertEqual(code, 200)
         self.assertIn(f"fieldManager={DRIVER}&force=true", path)
 
+    def test_shares(self):
+        """Several shares of one device have an entry each, with the id of the share."""
+        capacity = '{ name = "memory"; value = "8Gi"; step = "1Gi"; default = "1Gi"; }'
+        self.begin_account(self.resource("gpu", f"capacity = ( {capacity} );", count=1))
+        self.api.apply(self.ctl("dra", "classes").stdout)
+        found = self.api.schedule("c", [("r", "gpu.vendor.example", 3)])
+        results = found["status"]["allocation"]["devices"]["results"]
+        claim = ("default", "c", found["metadata"]["uid"])
+        self.assertNotIsInstance(self.prepare(claim)[claim[2]], str)
+        until(lambda: self.devices("c"), "the status")
+        self.assertEqual({(device["device"], device["shareID"]) for device in self.devices("c")},
+                         {(result["device"], result["shareID"]) for result in results})
+        self.assertEqual((len(self.devices("c")), len({result["device"] for result in results})), (3, 1))
+
     def test_interface(self):
         """The status names the interface of a network function when the claim is prepared."""
         host = NumberedHost(self.node.path("host"), 0)

@@ -366,17 +366,17 @@ class DraPods(DraPodTest):
         self.serve_api()
         self.begin(self.resource("gpu"))
         seen = []
-        self.api.faults = [lambda method, path: seen.append(self.kubelet_claims()) if "resourceclaims" in path else None]
-        self.assertEqual(self.kubelet_claims(), set())
+        self.api.faults = [lambda method, path: seen.append(set(self.kubelet_claims())) if "resourceclaims" in path else None]
+        self.assertEqual(self.kubelet_claims(), {})
         claim = self.api.schedule("c", [("gpu", "gpu.vendor.example", 1)])
         self.assertEqual(self.pod("trainer", claim)["phase"], "Running")
         self.assertEqual(seen, [{claim["metadata"]["uid"]}])
         self.node.stop_kubelet(signal.SIGKILL)
         self.node.start_kubelet()
         self.await_registration()
-        self.assertEqual(self.kubelet_claims(), {claim["metadata"]["uid"]})
+        self.assertEqual(set(self.kubelet_claims()), {claim["metadata"]["uid"]})
         self.assertEqual(self.remove("trainer"), "")
-        self.assertEqual((self.kubelet_claims(), self.files()), (set(), []))
+        self.assertEqual((self.kubelet_claims(), self.files()), ({}, []))
 
     def check_version_of_health(self, release, version):
         self.node.kubelet_options += ["--as", release]

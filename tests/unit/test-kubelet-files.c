@@ -307,21 +307,25 @@ static void test_claims(void **state)
 	/* A kubelet that finds no file writes one. */
 	assert_int_equal(json_object_size(table), 0);
 	assert_claims("{\"Data\":\"" CLAIMS "null}\",\"Checksum\":4010664294}");
-	claim = json_pack("{s:s, s:s, s:s, s:b, s:[s, s], s:{s:[{s:[s], s:s, s:s, s:[s]}], s:[]}}",
+	claim = json_pack("{s:s, s:s, s:s, s:b, s:[s, s], s:{s:[{s:[s], s:s, s:s, s:[s]}], "
+			  "s:[{s:[], s:s, s:s, s:[], s:s}]}}",
 		"namespace", "default", "name", "c", "uid", "u-1", "prepared", 0, "pods", "p-2",
 		"p-1", "drivers", "z.example", "requests", "r", "pool", "node-a", "device", "gpu-0",
-		"cdi", "devplugd/claim=u-1-gpu-0", "a.example");
+		"cdi", "devplugd/claim=u-1-gpu-0", "a.example", "requests", "pool", "node-a",
+		"device", "d", "cdi", "share", "s-1");
 	assert_int_equal(json_object_set(table, "default/c", claim), 0);
 	assert_int_equal(claim_table_write(table, dir, &error), 0);
 	assert_claims(
 		"{\"Data\":\"" CLAIMS "[{\\\"ClaimUID\\\":\\\"u-1\\\",\\\"ClaimName\\\":\\\"c\\\","
 		"\\\"Namespace\\\":\\\"default\\\",\\\"PodUIDs\\\":{\\\"p-1\\\":{},"
-		"\\\"p-2\\\":{}},\\\"DriverState\\\":{\\\"a.example\\\":{\\\"Devices\\\":null},"
+		"\\\"p-2\\\":{}},\\\"DriverState\\\":{\\\"a.example\\\":{\\\"Devices\\\":["
+		"{\\\"PoolName\\\":\\\"node-a\\\",\\\"DeviceName\\\":\\\"d\\\",\\\"ShareID\\\":\\\"s-1\\\","
+		"\\\"RequestNames\\\":null,\\\"CDIDeviceIDs\\\":null}]},"
 		"\\\"z.example\\\":{\\\"Devices\\\":[{\\\"PoolName\\\":\\\"node-a\\\","
 		"\\\"DeviceName\\\":\\\"gpu-0\\\",\\\"ShareID\\\":null,"
 		"\\\"RequestNames\\\":[\\\"r\\\"],"
 		"\\\"CDIDeviceIDs\\\":[\\\"devplugd/claim=u-1-gpu-0\\\"]}]}}}]}\","
-		"\"Checksum\":4053021814}");
+		"\"Checksum\":4064478477}");
 	/* The order of pods is not kept. */
 	(void)json_object_set_new(claim, "pods", json_pack("[s, s]", "p-1", "p-2"));
 	read = read_claims();

@@ -279,7 +279,7 @@ static void test_other_resources(void **state)
 		"\"size\": 4194304, \"nodes\": [0, 1]}], \"dynamic_resources\": [{"
 		"\"claim_name\": \"c\", \"claim_namespace\": \"n\", \"claim_resources\": [{"
 		"\"driver_name\": \"d\", \"pool_name\": \"p\", \"device_name\": \"x\", "
-		"\"cdi_devices\": [\"v.e/c=1\", \"v.e/c=2\"]}]}]}";
+		"\"share_id\": \"s\", \"cdi_devices\": [\"v.e/c=1\", \"v.e/c=2\"]}]}]}";
 	static const char *const versions[] = { "1.33", "1.34" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
@@ -309,6 +309,7 @@ static void test_other_resources(void **state)
 		assert_string_equal(claim->claim_resources[0]->driver_name, "d");
 		assert_string_equal(claim->claim_resources[0]->pool_name, "p");
 		assert_string_equal(claim->claim_resources[0]->device_name, "x");
+		assert_string_equal(claim->claim_resources[0]->share_id, "s");
 		assert_string_equal(claim->claim_resources[0]->cdi_devices[1]->name, "v.e/c=2");
 	}
 }

@@ -50,6 +50,11 @@ bool dra_name_is_valid(const char *text, size_t maximum)
 		length;
 }
 
+bool dra_pool_is_of_parts(const char *pool)
+{
+	return streq(strchrnul(pool, '/'), DRA_PARTS_POOL);
+}
+
 void dra_device_name(
 	const char *resource, const char *offered_id, char ret[static DRA_DEVICE_NAME_MAX + 1])
 {

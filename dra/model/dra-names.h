@@ -37,6 +37,9 @@
  * begin with ".". */
 bool dra_name_is_valid(const char *text, size_t maximum);
 
+/* Whether a pool of any node is the one of the devices that consume counters. */
+bool dra_pool_is_of_parts(const char *pool);
+
 /* The name of an offered id ("gpu-0", or "gpu-0#3") of a resource in a ResourceSlice; no two of a
  * node have the same one. */
 void dra_device_name(

@@ -209,6 +209,17 @@ static int add_part(struct building *building, const char *key, json_t *made)
 	return -ENOMEM;
 }
 
+/* How claims hold a device, or may get it: a bit for the use and the pool. */
+static json_int_t way_of(enum slice_use use, bool part)
+{
+	return 1 << (use + (part ? _SLICE_USE_MAX : 0));
+}
+
+static json_int_t way_of_held(const json_t *held)
+{
+	return way_of(slice_use_of_held(held), json_is_true(json_object_get(held, "part")));
+}
+
 /* The key of a device, of which claims may hold replicas or parts. NULL: no memory. */
 static char *unit_key(const char *resource, const char *offered_id)
 {
@@ -220,7 +231,7 @@ static char *unit_key(const char *resource, const char *offered_id)
 	return format_text(&key, "%s\t%.*s", resource, (int)length, offered_id) < 0 ? NULL : key;
 }
 
-/* Returns, by unit, how claims hold it: a set of bits (1 << enum slice_use). NULL: no memory. */
+/* Returns, by unit, how claims hold it: a set of way_of(). NULL: no memory. */
 static json_t *collect_units(json_t *held)
 {
 	json_t *units = json_object(), *device;
@@ -230,11 +241,11 @@ static json_t *collect_units(json_t *held)
 	{
 		_cleanup_free_ char *key =
 			unit_key(text_of(device, "resource"), text_of(device, "id"));
-		json_int_t uses = json_integer_value(key ? json_object_get(units, key) : NULL);
+		json_int_t ways = json_integer_value(key ? json_object_get(units, key) : NULL);
 
 		if (!key ||
-			json_object_set_new(units, key,
-				json_integer(uses | 1 << slice_use_of_held(device))) < 0) {
+			json_object_set_new(units, key, json_integer(ways | way_of_held(device))) <
+				0) {
 			json_decref(units);
 			return NULL;
 		}
@@ -247,15 +258,15 @@ static json_t *collect_units(json_t *held)
 static int is_waiting(const struct building *building, const json_t *device, enum slice_use use)
 {
 	_cleanup_free_ char *key = NULL;
-	json_int_t uses;
+	json_int_t ways;
 
 	if (json_object_size(building->units) == 0)
 		return 0;
 	key = unit_key(building->resource, text_of(device, "id"));
 	if (!key)
 		return -ENOMEM;
-	uses = json_integer_value(json_object_get(building->units, key));
-	if (!(uses & ~(json_int_t)(1 << use)))
+	ways = json_integer_value(json_object_get(building->units, key));
+	if (!(ways & ~way_of(use, json_object_get(building->counters.uses, key))))
 		return 0;
 	return json_object_set(building->waiting, key, (json_t *)(uintptr_t)device) < 0 ? -ENOMEM
 											: 1;
@@ -378,7 +389,8 @@ static int add_parts(struct building *building)
 		: add_slices(building, "sharedCounters", building->counters.sets, DRA_SETS_MAX);
 }
 
-/* Adds a device as claims hold it. */
+/* Adds a device as claims hold it, in the pool from which they have it. Without counters there, the
+ * taints of the other devices of its hardware, which is in use, keep other claims from them. */
 static int add_held(
 	struct building *building, const char *name, const json_t *held, const json_t *device)
 {
@@ -386,8 +398,12 @@ static int add_held(
 	json_auto_t *attributes = make_attributes(
 		building->options->driver, building->resource, device, json_object_size(capacity));
 
-	return add_to_slice(building,
-		make_device(building, name, device, slice_use_of_held(held), attributes, capacity));
+	json_t *made =
+		make_device(building, name, device, slice_use_of_held(held), attributes, capacity);
+
+	if (!json_is_true(json_object_get(held, "part")))
+		return add_to_slice(building, made);
+	return json_array_append_new(building->parts, made) < 0 ? -ENOMEM : 0;
 }
 
 /* It gets no other claim: claims have the whole capacity that it shows. */
@@ -397,8 +413,8 @@ static int add_waiting(
 	enum slice_use use = slice_use_of_held(held);
 	json_auto_t *attributes =
 		make_attributes(building->options->driver, building->resource, device, 0);
-	json_auto_t *known =
-		describe(building, device, text_of(held, "id"), use, attributes, false);
+	json_auto_t *known = describe(building, device, text_of(held, "id"), use, attributes,
+		json_is_true(json_object_get(held, "part")));
 	json_t *amounts = json_object_get(held, "amounts");
 
 	if (!known || note_bound(building, name) < 0 ||
@@ -501,14 +517,16 @@ void dra_inventory_done(struct dra_inventory *inventory)
 /* Whether claims hold the device in another way than it is published. */
 static bool is_held_otherwise(const json_t *known, const json_t *held)
 {
-	return json_integer_value(json_object_get(known, "use")) != slice_use_of_held(held);
+	return way_of((enum slice_use)json_integer_value(json_object_get(known, "use")),
+		       json_object_get(known, "part")) != way_of_held(held);
 }
 
-static bool has_same_amounts(const json_t *held, const json_t *other)
+/* The slice shows the pool and the amounts that are held, or the device begins to wait. */
+static bool is_held_as(const json_t *held, const json_t *other)
 {
 	const json_t *a = json_object_get(held, "amounts"), *b = json_object_get(other, "amounts");
 
-	return a == b || json_equal(a, b);
+	return way_of_held(held) == way_of_held(other) && (a == b || json_equal(a, b));
 }
 
 /* Whether the slices depend on a device that is in `held`, but not by the same driver in `other`.
@@ -530,8 +548,7 @@ static bool depends(const struct dra_inventory *inventory, const char *driver, c
 
 		if (matters && !(same && streq(text_of(same, "driver"), text_of(device, "driver"))))
 			return true;
-		/* The slice shows the amounts that are held, or the device begins to wait. */
-		if (matters && !has_same_amounts(same, device))
+		if (matters && !is_held_as(device, same))
 			return true;
 	}
 	return false;

@@ -40,7 +40,8 @@ struct dra_inventory_options {
 	unsigned lacks;     /* bits of enum slice_lack: what the API server does not have */
 	const json_t *held; /* by name of the device: {"driver", "resource", "id"} of each device
 			     * that a claim holds, with the sum of "amounts" if claims have amounts
-			     * of it, and "share" if these are shares; NULL: none. One that a claim
+			     * of it, "share" if these are shares, and "part" if it is from the pool
+			     * of devices with counters; NULL: none. One that a claim
 			     * of another driver holds is left out: it is in the slices of that
 			     * driver. A device that is offered in another way now, for example
 			     * shared by amount, waits until no claim holds it. */

@@ -16,6 +16,7 @@ enum slice_use {
 	SLICE_REPLICA, /* a device for each replica */
 	SLICE_SHARE,   /* one device, of which claims get amounts */
 	SLICE_PART,    /* a device for each default amount, for servers without such shares */
+	_SLICE_USE_MAX,
 };
 
 /* The maximum number of parts of a device. */

@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "common/pod-table.h"
 #include "common/replace-file.h"
+#include "dra/model/dra-names.h"
 #include "supervisor/books/dra-amounts.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-metadata.h"
@@ -427,10 +428,13 @@ static int add_held(json_t *held, const json_t *claim, const json_t *device)
 		return dra_claim_add_amounts(device, amounts);
 	amounts = json_object_get(device, "amounts") ? json_object() : NULL;
 	if (json_object_set_new(held, name,
-		    json_pack("{s:s, s:O, s:O, s:o*, s:o*}", "driver", text_of(claim, "driver"),
-			    "resource", json_object_get(device, "resource"), "id",
+		    json_pack("{s:s, s:O, s:O, s:o*, s:o*, s:o*}", "driver",
+			    text_of(claim, "driver"), "resource",
+			    json_object_get(device, "resource"), "id",
 			    json_object_get(device, "id"), "amounts", amounts, "share",
-			    *text_of(device, "share") ? json_true() : NULL)) < 0)
+			    *text_of(device, "share") ? json_true() : NULL, "part",
+			    dra_pool_is_of_parts(text_of(device, "pool")) ? json_true() : NULL)) <
+		0)
 		return -ENOMEM;
 	return amounts ? dra_claim_add_amounts(device, amounts) : 0;
 }

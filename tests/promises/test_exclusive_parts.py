@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """overlap = "exclusive": a card and its parts are offered together, and one piece of hardware has one user at a time."""
+import contextlib
 import os
 import random
+import re
 import signal
 import stat
 import threading
 import unittest
 
-from dra_kubelet import Call, call, field
+from api_server import Release
+from dra_kubelet import Call, HealthStream, call, field
 from dra_node import DRIVER, DraTest
 from node import SEED, scaled, until
 from tool import ToolTest
+
+
+PARTS = "node-a/parts"
 
 
 class ExclusiveParts(ToolTest):
@@ -248,6 +254,53 @@ class ExclusiveClaims(DraTest):
         self.assertIn("in use as vendor.example/card by the claim default/first", self.prepare(claims["second"])[claims["second"][2]])
         self.unprepare(claims["first"])
         until(lambda: not isinstance(self.prepare(claims["second"])[claims["second"][2]], str), "the second claim to be prepared")
+
+    def pools(self):
+        """The pool of each device, by its first node with "+" for a card, and whether it consumes counters."""
+        with self.api.lock:
+            specs = [slice_["spec"] for slice_ in self.api.slices.values()]
+        return {re.search(r":(p\d+\+?)", device["attributes"]["id"]["string"])[1]: (spec["pool"]["name"], "consumesCounters" in device)
+                for spec in specs for device in spec.get("devices", [])}
+
+    def upgrade(self, before, after, resource):
+        """Another release of the API server, while a claim has the first device. Returns the claim."""
+        self.serve_api(release=before)
+        self.start()
+        self.await_devices(card=2)
+        claim = self.schedule("a", resource)
+        self.assertNotIsInstance(self.prepare_claim(claim), str)
+        self.api.kubernetes = Release(after)
+        self.node.stop()
+        self.node.start()
+        self.register_again()
+        return claim
+
+    def check_health(self, claim):
+        """The kubelet gets the health of the device for the pool from which the claim has it."""
+        result = claim["status"]["allocation"]["devices"]["results"][0]
+        with contextlib.closing(HealthStream(self.kubelet.service(self.socket), "v1alpha1")) as stream:
+            found = stream.next()
+            while result["device"] not in found:
+                found = stream.next()
+        self.assertEqual(found[result["device"]][0], result["pool"])
+
+    def test_server_that_gets_counters(self):
+        """A device stays in its pool until its claim ends, and the taints of its parts keep other claims from them."""
+        claim = self.upgrade("1.35", "1.37", "card")
+        counted = {name: (PARTS, True) for name in ("p0", "p1", "p0+", "p2", "p3", "p2+")}
+        until(lambda: self.pools() == {**counted, "p0+": ("node-a", False)}, "the pools")
+        self.check_health(claim)
+        self.assertIsNone(self.schedule("b", "part", 3))
+        self.unprepare(("default", "a", claim["metadata"]["uid"]))
+        until(lambda: self.pools() == counted, "all to have counters")
+
+    def test_server_that_loses_counters(self):
+        claim = self.upgrade("1.37", "1.35", "part")
+        until(lambda: self.pools() == {"p0": (PARTS, False), "p2+": ("node-a", False)}, "the pools")
+        self.check_health(claim)
+        self.assertIsNone(self.schedule("b", "card", 2))
+        self.unprepare(("default", "a", claim["metadata"]["uid"]))
+        until(lambda: self.pools() == {name: ("node-a", False) for name in ("p0+", "p2+")}, "the cards")
 
     def limits(self, cards, parts, release):
         """The server checks each slice, and its scheduler each pool. Slices: of other devices, of these, of counters."""

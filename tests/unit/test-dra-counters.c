@@ -12,7 +12,9 @@
 
 #include "common/json-read.h"
 #include "dra/model/dra-counters.h"
+#include "dra/model/dra-names.h"
 #include "dra/model/dra-slices.h"
+#include "dra/model/slice-lacks.h"
 
 static json_t *parse(const char *text)
 {
@@ -176,6 +178,88 @@ static void test_many_functions(void **state)
 	dra_inventory_done(&inventory);
 }
 
+/* The slice in which the only device of that resource is; NULL: none, or it has several. */
+static const json_t *find_slice(
+	const struct dra_inventory *inventory, const char *resource, const json_t **ret_device)
+{
+	const json_t *slice, *device, *found = NULL;
+	size_t i, k, n = 0;
+
+	json_array_foreach(inventory->slices, i, slice)
+	{
+		json_array_foreach(
+			json_is_array(slice) ? slice : json_object_get(slice, "devices"), k, device)
+		{
+			const json_t *attributes = json_object_get(device, "attributes");
+
+			if (!streq(text_of(json_object_get(attributes, "resource"), "string"),
+				    resource))
+				continue;
+			n++;
+			found = slice;
+			*ret_device = device;
+		}
+	}
+	return n == 1 ? found : NULL;
+}
+
+#define CARD "{\"name\": \"v.e/card\", \"devices\": [{\"id\": \"c\", \"health\": \"Healthy\", "
+#define BESIDE                                                                               \
+	", {\"name\": \"v.e/part\", \"devices\": [{\"id\": \"p\", \"health\": \"Claimed\", " \
+	"\"cause\": \"claimed\", \"hardware\": [\"n\"]}]}"
+#define COUNTED "\"hardware\": [\"n\", \"m\"]}]}"
+
+/* A device stays in the pool from which a claim has it, also while it gains or loses counters, and
+ * also when its resource does not list it any more. */
+static void test_pool_of_held_devices(void **state)
+{
+	static const struct {
+		const char *resources;
+		unsigned lacks;
+		bool held, from_parts, in_parts, counted, follows;
+	} cases[] = {
+		{ "[" CARD COUNTED BESIDE "]", 0, false, false, true, true, false },
+		{ "[" CARD COUNTED BESIDE "]", 0, true, false, false, false, true },
+		{ "[" CARD COUNTED BESIDE "]", 0, true, true, true, true, false },
+		{ "[" CARD COUNTED BESIDE "]", 1U << LACK_COUNTERS, false, false, false, false,
+			false },
+		{ "[" CARD COUNTED BESIDE "]", 1U << LACK_COUNTERS, true, true, true, false, true },
+		{ "[" CARD "\"hardware\": [\"n\"]}]}]", 0, true, true, true, false, true },
+		{ "[" CARD "\"hardware\": [\"n\"]}]}]", 0, true, false, false, false, false },
+		{ "[]", 0, true, true, true, false, true },
+		{ "[]", 0, true, false, false, false, true },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		json_auto_t *resources = parse(cases[i].resources), *held = json_object();
+		const struct dra_inventory_options options = {
+			.driver = "d.example", .lacks = cases[i].lacks, .held = held
+		};
+		char name[DRA_DEVICE_NAME_MAX + 1];
+		const json_t *device = NULL, *slice, *known;
+		struct dra_inventory inventory;
+
+		dra_device_name("v.e/card", "c", name);
+		if (cases[i].held)
+			(void)json_object_set_new(held, name,
+				json_pack("{s:s, s:s, s:s, s:o*}", "driver", "d.example",
+					"resource", "v.e/card", "id", "c", "part",
+					cases[i].from_parts ? json_true() : NULL));
+		assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+		slice = find_slice(&inventory, "v.e/card", &device);
+		if (!slice || json_is_object(slice) != cases[i].in_parts ||
+			!json_object_get(device, "consumesCounters") == cases[i].counted)
+			fail_msg("case %zu", i);
+		known = json_object_get(inventory.names, name);
+		if (known)
+			assert_int_equal(json_object_get(known, "part") != NULL, cases[i].in_parts);
+		/* The end of the claim changes the slices. */
+		assert_int_equal(dra_inventory_follows_held(&inventory, "d.example", held, NULL),
+			cases[i].follows);
+		dra_inventory_done(&inventory);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -184,6 +268,7 @@ int main(void)
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_many_functions),
+		cmocka_unit_test(test_pool_of_held_devices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

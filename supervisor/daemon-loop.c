@@ -40,6 +40,7 @@
 #include "supervisor/process/spawn-template.h"
 #include "supervisor/reload.h"
 #include "supervisor/restore-watch.h"
+#include "supervisor/sessions/kept-sockets.h"
 #include "supervisor/sessions/offer-check.h"
 #include "supervisor/sessions/plugin-directory.h"
 #include "supervisor/sessions/session-check.h"
@@ -486,6 +487,8 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	if (r >= 0)
 		r = session_check_new(manager, &manager->session_check);
 	if (r >= 0)
+		r = kept_sockets_new(&manager->kept_sockets);
+	if (r >= 0)
 		r = kubelet_client_new(manager, &manager->kubelet_client);
 	if (r >= 0)
 		r = metrics_new(manager, &manager->metrics);
@@ -606,6 +609,7 @@ struct manager *daemon_loop_free(struct manager *manager)
 	(void)dra_free(manager->dra);
 	manager->evictions = evictions_free(manager->evictions);
 	(void)kubelet_client_free(manager->kubelet_client);
+	(void)kept_sockets_free(manager->kept_sockets);
 	manager->cleaning = cleaning_free(manager->cleaning);
 	(void)booked_free(manager->booked);
 	(void)assignments_free(manager->assignments);

@@ -26,6 +26,7 @@ struct dra;
 struct dra_claims;
 struct events;
 struct evictions;
+struct kept_sockets;
 struct kubelet_client;
 struct kubelet_watch;
 struct metrics;
@@ -63,6 +64,7 @@ struct manager {
 	struct restore_watch *restore_watch;
 	struct kubelet_watch *watch;
 	struct kubelet_client *kubelet_client;
+	struct kept_sockets *kept_sockets;
 	struct session_check *session_check;
 	struct offer_check *offer_check;
 	struct start_wait *start_wait;

@@ -224,6 +224,11 @@ int registration_begin(struct kubelet_client *client, struct session *session,
 	return 0;
 }
 
+int registration_fd(const struct registration *registration)
+{
+	return registration->fd;
+}
+
 struct registration *registration_free(struct registration *registration)
 {
 	struct kubelet_client *client;

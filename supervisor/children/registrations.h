@@ -43,6 +43,9 @@ DEFINE_CLEANUP(struct kubelet_client *, kubelet_client_free)
 int registration_begin(struct kubelet_client *client, struct session *session,
 	const struct registration_options *options, struct registration **ret);
 
+/* The descriptor that it took, which stays its own. */
+int registration_fd(const struct registration *registration);
+
 /* Ends it. The connection is shut down, which cancels a call in the client as well. */
 struct registration *registration_free(struct registration *registration);
 DEFINE_CLEANUP(struct registration *, registration_free)

@@ -3,7 +3,8 @@
  * Decides when a driver's session is opened: as soon as devplugd-cluster knows the driver, and
  * again after each failure, because up to 1.35 the plugin watcher never retries a socket that
  * failed. A session that is registered outlives the process: its socket stays here, so that calls
- * of the kubelet wait in the backlog for the next process instead of being refused.
+ * of the kubelet wait in the backlog for the next process instead of being refused. It also
+ * outlives a devplugd that is killed, where systemd keeps the sockets (kept-sockets.h).
  */
 #include "supervisor/helpers/dra-registrant.h"
 
@@ -15,6 +16,7 @@
 #include "supervisor/children/registrations.h"
 #include "supervisor/children/resource.h"
 #include "supervisor/process/retry-delay.h"
+#include "supervisor/sessions/kept-sockets.h"
 #include "supervisor/sessions/plugin-directory.h"
 
 /* How long calls may wait for the next process. */
@@ -39,6 +41,9 @@ static void plan_session(struct dra_registrant *driver, uint64_t delay)
 
 static void drop_session(struct dra_registrant *driver)
 {
+	if (driver->stored)
+		kept_sockets_drop(driver->name, &driver->session);
+	driver->stored = false;
 	driver->registration = registration_free(driver->registration);
 	session_done(&driver->session);
 }
@@ -83,6 +88,10 @@ static void on_registration_result(const char *why, void *userdata)
 		return;
 	}
 	driver->delay = 0;
+	if (!driver->stored)
+		kept_sockets_store(
+			driver->name, &driver->session, registration_fd(driver->registration));
+	driver->stored = true;
 	send_registered(driver);
 	set_registered(driver, true, "");
 }
@@ -118,21 +127,30 @@ static int begin_session(struct dra_registrant *driver)
 static void open_session(struct dra_registrant *driver)
 {
 	struct error error = { 0 };
+	bool resumed;
 	int r;
 
 	drop_session(driver);
 	driver->begun = true;
-	r = plugin_directory_open_session(
-		driver->manager, REGISTRATION_WATCHER, driver->name, &driver->session, &error);
+	resumed = plugin_directory_resume_session(
+			  driver->manager, driver->name, &driver->session) >= 0;
+	r = resumed ? 0
+		    : plugin_directory_open_session(driver->manager, REGISTRATION_WATCHER,
+			      driver->name, &driver->session, &error);
 	if (r < 0) {
 		set_registered(driver, false, error.message);
 		retry_session(driver);
 		return;
 	}
-	if (begin_session(driver) >= 0)
-		plan_session(driver, RESOURCE_REGISTER_TIMEOUT);
-	else
+	r = begin_session(driver);
+	if (r < 0)
 		retry_session(driver);
+	else if (resumed) {
+		log_notice("the sockets of the DRA driver %s, which systemd kept, are used again",
+			driver->name);
+		on_registration_result(NULL, driver);
+	} else
+		plan_session(driver, RESOURCE_REGISTER_TIMEOUT);
 }
 
 /* The next process takes the session over. */

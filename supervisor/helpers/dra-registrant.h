@@ -46,6 +46,7 @@ struct dra_registrant {
 	void *userdata;
 	bool begun;  /* a session is open, or will be opened again */
 	bool passed; /* the process that runs has its socket */
+	bool stored; /* systemd keeps its sockets */
 	struct session session;
 	struct registration *registration;
 	uint64_t delay;

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <sys/stat.h>
-#include <systemd/sd-daemon.h>
 
 #include "common/control-exporter.h"
 #include "common/log.h"
@@ -22,6 +21,7 @@
 #include "supervisor/children/manager.h"
 #include "supervisor/helpers/metrics-socket.h"
 #include "supervisor/helpers/metrics-state.h"
+#include "supervisor/sessions/kept-sockets.h"
 
 #define EXPORTER_NAME    "devplugd-exporter"
 #define SOCKET_NAME      "metrics" /* FileDescriptorName= of devplugd-metrics.socket */
@@ -360,20 +360,13 @@ const char *metrics_failure(const struct metrics *metrics)
 
 /* --- --- */
 
-static int find_activated(void)
+static int take_activated(struct kept_sockets *kept)
 {
-	char **names = NULL;
-	int n = sd_listen_fds_with_names(true, &names), found = -EBADF;
+	int fd = kept_sockets_take(kept, SOCKET_NAME);
 
-	for (int i = 0; i < n; i++) {
-		if (found < 0 && streq(names[i], SOCKET_NAME))
-			found = SD_LISTEN_FDS_START + i;
-		free(names[i]);
-	}
-	free(names);
-	if (found >= 0)
-		(void)fcntl(found, F_SETFL, O_NONBLOCK);
-	return found;
+	if (fd >= 0)
+		(void)fcntl(fd, F_SETFL, O_NONBLOCK);
+	return fd;
 }
 
 int metrics_new(struct manager *manager, struct metrics **ret)
@@ -394,7 +387,7 @@ int metrics_new(struct manager *manager, struct metrics **ret)
 	metrics->manager = manager;
 	metrics->pods_fd = -EBADF;
 	metrics->listener = METRICS_SOCKET_INIT;
-	metrics->activated_fd = find_activated();
+	metrics->activated_fd = take_activated(manager->kept_sockets);
 	r = sd_event_add_time(manager->event, &metrics->timer, CLOCK_MONOTONIC, USEC_INFINITY,
 		USEC_PER_MSEC, on_timer, metrics);
 	if (r >= 0)

@@ -7,6 +7,7 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -210,6 +211,58 @@ bool session_is_in_place(const struct session *session)
 {
 	return is_in_place(session, &session->socket) &&
 		(session->visible.name[0] == '\0' || is_in_place(session, &session->visible));
+}
+
+static bool has_option(int fd, int option, int value)
+{
+	int found = 0;
+	socklen_t size = sizeof(found);
+
+	return getsockopt(fd, SOL_SOCKET, option, &found, &size) == 0 && found == value;
+}
+
+/* Whether it accepts connections at a path. One that was shut down is readable forever. */
+static bool is_listener(int fd)
+{
+	struct pollfd poll_fd = { .fd = fd, .events = POLLRDHUP };
+
+	return has_option(fd, SO_DOMAIN, AF_UNIX) && has_option(fd, SO_TYPE, SOCK_STREAM) &&
+		has_option(fd, SO_ACCEPTCONN, 1) && poll(&poll_fd, 1, 0) == 0;
+}
+
+/* Both sockets were bound under the hidden name. */
+static int read_bound_name(struct session *session, struct session_socket *bound)
+{
+	struct sockaddr_un address = { 0 };
+	socklen_t size = sizeof(address) - 1;
+	const char *name;
+
+	if (!is_listener(bound->fd) ||
+		getsockname(bound->fd, (struct sockaddr *)&address, &size) < 0)
+		return -EBADF;
+	name = startswith(address.sun_path, session->directory);
+	name = name ? startswith(name, "/" SESSION_HIDDEN_PREFIX SESSION_SOCKET_PREFIX) : NULL;
+	if (!name || strchr(name, '/') ||
+		(size_t)snprintf(bound->name, sizeof(bound->name), "%s" SESSION_SOCKET_PREFIX "%s",
+			bound == &session->visible ? "" : SESSION_HIDDEN_PREFIX,
+			name) >= sizeof(bound->name))
+		return -EBADF;
+	return fcntl(bound->fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+int session_adopt(const char *directory, struct session *session)
+{
+	int r;
+
+	session->directory = strdup(directory);
+	if (!session->directory)
+		return -ENOMEM;
+	r = read_bound_name(session, &session->socket);
+	if (r >= 0)
+		r = read_bound_name(session, &session->visible);
+	if (r >= 0 && !streq(session->visible.name, session->socket.name + 1))
+		r = -EBADF;
+	return r < 0 ? r : session_is_in_place(session) ? 0 : -ESTALE;
 }
 
 static void remove_socket(const struct session *session, struct session_socket *bound)

@@ -59,6 +59,11 @@ int session_open(const char *directory, const char *resource, const char *instan
 int session_open_watched(const char *directory, const char *resource, const char *instance,
 	uint64_t number, struct session *ret, struct error *error);
 
+/* Completes a session of session_open_watched() that another devplugd opened, and of which the
+ * descriptors and the numbers of both files are known. Returns 0, -EBADF: they are not its
+ * listening sockets, -ESTALE: its files have been removed, or another negative errno. */
+int session_adopt(const char *directory, struct session *session);
+
 /* Connects to a socket of the kubelet's, non-blocking. Returns 0 or negative errno. */
 int session_connect(const char *directory, const char *name, int *ret_fd);
 

@@ -13,6 +13,7 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/kubelet/kubelet-watch.h"
+#include "supervisor/sessions/kept-sockets.h"
 #include "supervisor/sessions/offer-check.h"
 #include "supervisor/sessions/session-check.h"
 
@@ -66,7 +67,11 @@ static void sweep(const struct manager *manager)
 
 static int on_sweep(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	sweep(userdata);
+	const struct manager *manager = userdata;
+
+	/* By now, each driver has taken its sockets. */
+	kept_sockets_close(manager->kept_sockets);
+	sweep(manager);
 	return 0;
 }
 
@@ -130,4 +135,17 @@ int plugin_directory_open_session(struct manager *manager, enum registration_way
 	if (r >= 0)
 		manager->last_session = number;
 	return r;
+}
+
+int plugin_directory_resume_session(
+	struct manager *manager, const char *driver, struct session *ret)
+{
+	const char *directory = manager->config->kubelet.plugins_registry_dir;
+	int r = kept_sockets_take_session(manager->kept_sockets, driver, directory, ret);
+
+	if (r < 0)
+		return r;
+	session_check_watch_registry(manager->session_check, directory);
+	ret->number = ++manager->last_session;
+	return 0;
 }

@@ -22,3 +22,8 @@ int plugin_directory_init(struct manager *manager);
 /* Opens a session for the next registration; errors as session_open(). */
 int plugin_directory_open_session(struct manager *manager, enum registration_way way,
 	const char *resource, struct session *ret, struct error *error);
+
+/* The session of a DRA driver that a killed devplugd left registered, if its sockets were kept
+ * (kept-sockets.h). Returns 0 or negative errno. */
+int plugin_directory_resume_session(
+	struct manager *manager, const char *driver, struct session *ret);

@@ -62,9 +62,10 @@ class Call(Exception):
     """The call as a whole failed."""
 
 
-def call(path, method, payload=b"", limit=60, deadline=None):
+def call(path, method, payload=b"", limit=60, deadline=None, on_sent=lambda: None):
     """The answer to a unary call on a connection of its own."""
     with http2.connect(path, http2.call(1, method, payload, deadline)) as peer:
+        on_sent()
         peer.settimeout(limit)
         data, ended = b"", False
         while not ended:
@@ -179,9 +180,10 @@ class Kubelet:
     def register(self, path, error=""):
         call(path, NOTIFY, field(2, error) if error else field(1, 1))
 
-    def prepare(self, path, *claims, version="v1", deadline=CALL_DEADLINE):
+    def prepare(self, path, *claims, version="v1", deadline=CALL_DEADLINE, **options):
         """`claims` are (namespace, name, uid). By uid: the error as a string, or the devices."""
-        answer = parse(call(self.service(path), SERVICE.format(version, "NodePrepareResources"), claims_of(claims), deadline=deadline))
+        answer = parse(call(self.service(path), SERVICE.format(version, "NodePrepareResources"), claims_of(claims), deadline=deadline,
+                            **options))
         result = {}
         for entry in answer.get(1, []):
             pair = parse(entry)

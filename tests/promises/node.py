@@ -145,6 +145,7 @@ class Node:
         self.daemon_program = program("devplugd")
         self.environment = {}
         self.prefix = []  # of the command that starts devplugd
+        self.fds = []  # that it inherits
         if FAULTS:
             self.inject(FAULTS)
         if CHILD_FAULTS:
@@ -212,7 +213,7 @@ class Node:
         with open(self.path("devplugd.log"), "ab") as log:
             self.daemon = subprocess.Popen(
                 [*self.prefix, self.daemon_program, "-c", self.config, *options], stderr=log, stdout=log,
-                env={**os.environ, **self.environment})
+                pass_fds=self.fds, env={**os.environ, **self.environment})
 
     def reload(self):
         before = self.generation()

@@ -13,6 +13,7 @@ import time
 import unittest
 
 from node import NodeTest, children_of, command_line, path, program, runs_no_programs, static, until
+from service_manager import ServiceManager
 from unix_http import UnixConnection, get
 
 SAMPLE = re.compile(r'^([a-z_]+)(?:\{(.*)\})? ([0-9.]+)$')
@@ -309,15 +310,11 @@ class Metrics(NodeTest):
         self.assertEqual(run("devplugd", "--check").stderr, "")
 
     def test_socket_of_systemd(self):
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
+        listener = socket.create_server(("127.0.0.1", 0))
+        systemd = ServiceManager(self, self.node)
+        systemd.put("metrics", os.dup(listener.fileno()))
         self.configure(self.licence(), metrics="")
-        with open(self.node.path("devplugd.log"), "ab") as log:
-            self.node.daemon = subprocess.Popen(
-                ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", program("devplugd"), "-c", self.node.config],
-                stdout=log, stderr=log, preexec_fn=lambda: os.dup2(listener.fileno(), 3), pass_fds=[3],
-                env={**os.environ, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "metrics"})
+        systemd.start()
         connection = http.client.HTTPConnection(*listener.getsockname(), timeout=20)
         connection.request("GET", "/metrics")
         self.assertIn("devplugd_build_info", connection.getresponse().read().decode())

@@ -5,41 +5,20 @@ import queue
 import re
 import shutil
 import signal
-import socket
 import stat
 import subprocess
-import threading
 import time
 import unittest
 
 from node import LIMIT, NodeTest, path, program, static, until
+from service_manager import ServiceManager
 
 
 class Systemd(NodeTest):
     def setUp(self):
         super().setUp()
-        address = self.node.path("notify")
-        self.messages = queue.Queue()
-        systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        systemd.bind(address)
-        reader = threading.Thread(target=self.read_messages, args=(systemd,))
-        reader.start()
-        self.addCleanup(systemd.close)
-        self.addCleanup(reader.join)
-        self.addCleanup(systemd.shutdown, socket.SHUT_RD)
-        self.node.environment["NOTIFY_SOCKET"] = address
-
-    def read_messages(self, systemd):
-        """As systemd does it, at once: a full socket would stop devplugd."""
-        while message := systemd.recv(65536).decode():
-            self.messages.put(dict(line.split("=", 1) for line in message.splitlines()))
-
-    def await_message(self, *keys, limit=LIMIT):
-        """The next message that has all the keys, as a dictionary; others are left aside."""
-        while True:
-            message = self.messages.get(timeout=limit)
-            if all(key in message for key in keys):
-                return message
+        self.systemd = ServiceManager(self, self.node)
+        self.messages, self.await_message = self.systemd.messages, self.systemd.await_message
 
     def await_status(self, text):
         while text not in (status := self.await_message("STATUS")["STATUS"]):

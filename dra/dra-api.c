@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs libcurl's multi interface on sd-event: libcurl names sockets and a time, and is called when
- * they are ready or due. A request without credentials waits in the list; with old ones, it is sent
- * while they are loaded again. Handlers are called from the loop only, so that they may start and
+ * they are ready or due. All requests share one connection, as far as the server has HTTP/2. A
+ * request without credentials waits in the list; with old ones, it is sent while they are loaded
+ * again. Handlers are called from the loop only, so that they may start and
  * cancel requests.
  */
 #include "dra/dra-api.h"
 
 #include <curl/curl.h>
+#include <sys/socket.h>
 
 #include "common/log.h"
 #include "common/text.h"
@@ -52,6 +54,7 @@ struct dra_api {
 	struct request *requests;
 	struct dra_credentials credentials;
 	uint64_t load_until; /* when loading them fails; CLOCK_MONOTONIC */
+	uint64_t heard_at;   /* the last bytes of any answer; CLOCK_MONOTONIC */
 	const char *node;    /* NULL before dra_api_set_node() */
 	bool node_settled;
 	bool announced; /* whether CLUSTER_NODE was sent, with this name: */
@@ -135,6 +138,7 @@ static size_t on_data(char *data, size_t one, size_t size, void *userdata)
 	size_t most = request->on_event ? LINE_MAX_SIZE : DRA_API_ANSWER_MAX;
 	char *text;
 
+	request->api->heard_at = now_usec(CLOCK_MONOTONIC);
 	if (!request->on_answer)
 		return 0;
 	if (request->size + size > most) {
@@ -224,7 +228,9 @@ static int set_options(struct request *request)
 	failed |= SET(easy, CURLOPT_WRITEFUNCTION, on_data);
 	failed |= SET(easy, CURLOPT_WRITEDATA, request);
 	failed |= SET(easy, CURLOPT_ERRORBUFFER, request->curl_error);
-	failed |= SET(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	/* Watches keep the connection open, so that requests do not wait for a new one. */
+	failed |= SET(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+	failed |= SET(easy, CURLOPT_PIPEWAIT, 1L);
 	failed |= SET(easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	failed |= SET(easy, CURLOPT_USERAGENT, "devplugd-cluster/" DEVPLUGD_VERSION);
 	failed |= SET(easy, CURLOPT_CONNECTTIMEOUT, (long)(DRA_API_TIMEOUT / USEC_PER_SEC));
@@ -252,7 +258,7 @@ static void start(struct request *request)
 static bool are_fresh(const struct dra_credentials *credentials)
 {
 	return !credentials->loading && !credentials->outdated && credentials->loaded_at > 0 &&
-		now_usec(CLOCK_MONOTONIC) - credentials->loaded_at < DRA_CREDENTIALS_AGE;
+		now_usec(CLOCK_MONOTONIC) < credentials->stale_at;
 }
 
 /* Whether they may be sent, also while they are loaded again. */
@@ -391,6 +397,24 @@ static bool repeat(struct request *request)
 	return true;
 }
 
+/* With HTTP/2, a request that times out leaves the connection open. If the peer has disappeared,
+ * all later ones would time out as well until the kernel gives up, which takes a quarter of an
+ * hour. So connections on which nothing arrives are cut, which ends their other requests. */
+static void cut_silent_connections(struct request *request)
+{
+	const struct dra_api *api = request->api;
+	curl_socket_t fd = CURL_SOCKET_BAD;
+
+	if (now_usec(CLOCK_MONOTONIC) - api->heard_at < DRA_API_TIMEOUT)
+		return;
+	for (const struct socket_source *s = api->sockets; s; s = s->next)
+		(void)shutdown(s->fd, SHUT_RDWR);
+	/* One without other requests is not among them. */
+	if (curl_easy_getinfo(request->easy, CURLINFO_ACTIVESOCKET, &fd) == CURLE_OK &&
+		fd != CURL_SOCKET_BAD)
+		(void)shutdown(fd, SHUT_RDWR);
+}
+
 static void complete(struct request *request, CURLcode result)
 {
 	struct dra_answer answer = { 0 };
@@ -400,6 +424,8 @@ static void complete(struct request *request, CURLcode result)
 
 	(void)curl_easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &code);
 	(void)curl_easy_getinfo(request->easy, CURLINFO_RETRY_AFTER, &retry_after);
+	if (result == CURLE_OPERATION_TIMEDOUT)
+		cut_silent_connections(request);
 	/* The server's certificate or address may have changed. */
 	if (result != CURLE_OK && code == 0)
 		request->api->credentials.outdated = true;

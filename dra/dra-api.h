@@ -16,7 +16,6 @@
 
 #define DRA_API_TIMEOUT      (10 * USEC_PER_SEC)
 #define DRA_API_ANSWER_MAX   (64U << 20)
-#define DRA_CREDENTIALS_AGE  (60 * USEC_PER_SEC)
 #define DRA_CREDENTIALS_WAIT (5 * USEC_PER_SEC)
 
 /* Namespace and name. */

@@ -9,6 +9,7 @@
 
 #include "common/log.h"
 #include "common/sealed.h"
+#include "common/siphash.h"
 
 #define FIRST_NUMBER 64
 #define NUMBERS      64
@@ -155,7 +156,6 @@ static int commit(struct dra_credentials *credentials)
 	find_node(credentials);
 	credentials->loading = credentials->outdated = false;
 	credentials->failure[0] = '\0';
-	credentials->loaded_at = now_usec(CLOCK_MONOTONIC);
 	return 0;
 }
 
@@ -182,6 +182,44 @@ static int copy_certificate(struct dra_credentials *credentials)
 	return 0;
 }
 
+static bool is_same(const struct dra_credentials *credentials, enum dra_file file)
+{
+	return streq(credentials->texts[file] ?: "", credentials->next_texts[file] ?: "");
+}
+
+/* Whether the certificate and the key that were read belong together, as far as that is known. */
+static bool is_pair(struct dra_credentials *credentials)
+{
+	const struct dra_kubeconfig *next = &credentials->next;
+	uint64_t pair = hash_foreign(credentials->next_texts[DRA_FILE_CERTIFICATE] ?: "") * 31 +
+		hash_foreign(credentials->next_texts[DRA_FILE_KEY] ?: "");
+	uint64_t before = credentials->seen_pair;
+
+	credentials->seen_pair = pair;
+	return credentials->loaded_at == 0 || credentials->outdated || pair == before ||
+		!next->certificate.file || !next->key.file || is_in_certificate(credentials) ||
+		(is_same(credentials, DRA_FILE_CERTIFICATE) && is_same(credentials, DRA_FILE_KEY));
+}
+
+/* Everything was read. */
+static void finish(struct dra_credentials *credentials)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	if (!is_pair(credentials)) {
+		credentials->loading = false;
+		credentials->stale_at = now + DRA_CREDENTIALS_SETTLE;
+		forget_next(credentials);
+	} else if (commit(credentials) < 0) {
+		/* Some files are old and some are new. */
+		credentials->loaded_at = 0;
+		dra_credentials_fail(credentials, "out of memory");
+	} else {
+		credentials->loaded_at = now;
+		credentials->stale_at = now + DRA_CREDENTIALS_AGE;
+	}
+}
+
 /* Continues with `at`. Returns whether everything is loaded. */
 static bool advance(struct dra_credentials *credentials)
 {
@@ -204,11 +242,7 @@ static bool advance(struct dra_credentials *credentials)
 			return true;
 		}
 	}
-	if (commit(credentials) < 0) {
-		/* Some files are old and some are new. */
-		credentials->loaded_at = 0;
-		dra_credentials_fail(credentials, "out of memory");
-	}
+	finish(credentials);
 	return true;
 }
 

@@ -4,13 +4,19 @@
 /*
  * Keeps the credentials in the form that libcurl takes. The supervisor reads the files one after
  * the other. New credentials replace the current ones only when all files have been read: a file
- * that is being rewritten changes nothing. Unchanged files stay as they are, so that connections
+ * that is being rewritten changes nothing. A certificate and a key in files of their own are used
+ * when a second reading finds the same, because one may have been replaced before the other; except
+ * where the current ones are not usable. Unchanged files stay as they are, so that connections
  * are used again.
  */
 
 #include "common/control-cluster.h"
 #include "dra/dra-certificate.h"
 #include "dra/model/dra-kubeconfig.h"
+
+#define DRA_CREDENTIALS_AGE (60 * USEC_PER_SEC)
+/* Between two readings of a certificate and a key that have changed. */
+#define DRA_CREDENTIALS_SETTLE (1 * USEC_PER_SEC)
 
 enum dra_file { DRA_FILE_CA, DRA_FILE_CERTIFICATE, DRA_FILE_KEY, DRA_FILE_TOKEN, _DRA_FILE_MAX };
 
@@ -28,6 +34,8 @@ struct dra_credentials {
 	uint64_t request;   /* counts requests for files */
 	char *path;         /* of the kubeconfig file, for messages; NULL: not loaded */
 	uint64_t loaded_at; /* CLOCK_MONOTONIC; 0: not loaded, or no longer to be used */
+	uint64_t stale_at;  /* when they are read again; CLOCK_MONOTONIC */
+	uint64_t seen_pair; /* of the last reading, a hash */
 	bool outdated;      /* they may have rotated */
 	char failure[CONTROL_TEXT_MAX];          /* why the last attempt failed, "" if it did not */
 	char node[DRA_CERTIFICATE_NODE_MAX + 1]; /* in the client certificate; "": none */

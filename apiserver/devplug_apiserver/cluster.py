@@ -14,9 +14,9 @@ ACCOUNT = f"{ACCOUNT_PREFIX}{DRIVER_NAMESPACE}:{DRIVER_ACCOUNT}"
 class Cluster(Api):
     """`port` 0: any; it stays the same over a stop and a start."""
 
-    def __init__(self, folder, nodes=("node-a",), release=None, address="127.0.0.1", port=0):
+    def __init__(self, folder, nodes=("node-a",), release=None, address="127.0.0.1", port=0, http2=True):
         super().__init__(release, nodes)
-        self.folder, self.address, self.port = folder, address, port
+        self.folder, self.address, self.port, self.http2 = folder, address, port, http2
         self.authority = Authority(os.path.join(folder, "pki"))
         self.certificate = self.issue_server(self.authority)
         self.clients = {node: self.authority.issue_client(f"kubelet-{node}", NODE_PREFIX + node, NODE_GROUP) for node in nodes}
@@ -30,7 +30,7 @@ class Cluster(Api):
             return file.read()
 
     def start(self):
-        self.server = TlsServer((self.address, self.port), self, self.authority, self.certificate)
+        self.server = TlsServer((self.address, self.port), self, self.authority, self.certificate, self.http2)
         self.port = self.server.server_address[1]
 
     def stop(self):

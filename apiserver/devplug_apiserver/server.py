@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves the API by TLS, with client certificates and tokens, and by a socket for administrators of this machine. Each connection
-has a thread, and stop() joins them all."""
+has a thread, and with HTTP/2 each request, too; stop() joins them all."""
 import contextlib
 import http.server
 import json
 import os
+import select
 import socket
 import socketserver
 import ssl
@@ -12,6 +13,7 @@ import sys
 import threading
 import traceback
 
+from . import nghttp2
 from .api import Answer, Request, Watch
 from .authorizer import ADMINISTRATOR, User, user_of
 from .refusal import Refusal, read_number
@@ -65,12 +67,13 @@ class Stoppable:
 class TlsServer(Stoppable, http.server.ThreadingHTTPServer):
     """`certificate`: the files of the server's certificate and its key."""
 
-    def __init__(self, address, api, authority, certificate):
+    def __init__(self, address, api, authority, certificate, http2=True):
         self.api = api
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(*certificate)
         self.context.load_verify_locations(authority.certificate)
         self.context.verify_mode = ssl.CERT_OPTIONAL
+        self.context.set_alpn_protocols(["h2", "http/1.1"] if http2 and nghttp2.LIBRARY else ["http/1.1"])
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, Handler)
         self.begin()
@@ -87,23 +90,22 @@ class TlsServer(Stoppable, http.server.ThreadingHTTPServer):
                 request, server_side=True, do_handshake_on_connect=False) as wrapped, self.connected(wrapped) as serve:
             if serve:
                 wrapped.do_handshake()
-                Handler(wrapped, client_address, self)
+                if wrapped.selected_alpn_protocol() == "h2":
+                    Connection(wrapped, self).serve()
+                else:
+                    Handler(wrapped, client_address, self)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    # As Go's servers do; otherwise an answer may wait 40 ms for the client's acknowledgement.
-    disable_nagle_algorithm = True
-
-    def log_message(self, *words):
-        pass
+class Exchange:
+    """A request and its answer. A version of HTTP adds peer_certificate(), read_data(), begin_answer(), write(), end_answer() and
+    cut()."""
 
     def user(self):
         """None: the client has not proven who it is."""
         authorization = self.headers.get("Authorization", "")
         if authorization.startswith("Bearer "):
             return self.server.api.tokens.get(authorization[7:])
-        certificate = self.connection.getpeercert()
+        certificate = self.peer_certificate()
         if not certificate:
             return None
         names = [pair for part in certificate["subject"] for pair in part]
@@ -112,13 +114,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def answer(self, code, body, headers=()):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        for name, value in headers:
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+        self.begin_answer(code, [("Content-Type", "application/json"), ("Content-Length", str(len(data))), *headers])
+        self.write(data)
+        self.end_answer()
 
     def refuse(self, code, message, headers=()):
         """What is refused before the API is asked."""
@@ -126,13 +124,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(code, Refusal(code, message).status(), headers)
 
     def read_body(self):
-        # Where the next request begins is unknown unless the whole body has been read.
-        self.close_connection, before = True, self.close_connection
-        size = read_number("Content-Length", self.headers.get("Content-Length") or "0")
-        if self.headers.get("Transfer-Encoding") or size > BODY_MAX:
-            raise Refusal(413 if size > BODY_MAX else 411, "the request needs a Content-Length of at most 4 MiB")
-        data = self.rfile.read(size)
-        self.close_connection = before
+        data = self.read_data()
         try:
             return json.loads(data) if data else None
         except (ValueError, RecursionError) as error:
@@ -164,27 +156,200 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def fail(self, fault, retry_after):
         if fault in ("hang", "close"):
-            self.close_connection = True
             self.server.api.note(self.command, self.path, 0)
             self.server.stopping.wait(HANG_SECONDS if fault == "hang" else 0)
+            self.cut()
         elif fault in ("empty", "garbage"):
             self.server.api.note(self.command, self.path, 200)
             self.answer(200, b"" if fault == "empty" else b"<html>not the API server</html>")
         else:
             self.refuse(fault, "as the test demands", [("Retry-After", str(retry_after))] if fault == 429 else ())
 
-    def send_watch(self, watch):
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        for lines in watch.lines(self.server.stopping.is_set):
-            for line in lines:
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-            self.wfile.flush()
-        self.wfile.write(b"0\r\n\r\n")
+    def is_over(self):
+        """Whether a watch has to end."""
+        return self.server.stopping.is_set()
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_request
+    def send_watch(self, watch):
+        self.begin_answer(200, [("Content-Type", "application/json")])
+        for lines in watch.lines(self.is_over):
+            self.write(b"".join(lines))
+        self.end_answer()
+
+
+class Handler(Exchange, http.server.BaseHTTPRequestHandler):
+    """HTTP/1.1."""
+    protocol_version = "HTTP/1.1"
+    # As Go's servers do; otherwise an answer may wait 40 ms for the client's acknowledgement.
+    disable_nagle_algorithm = True
+
+    def log_message(self, *words):
+        pass
+
+    def peer_certificate(self):
+        return self.connection.getpeercert()
+
+    def read_data(self):
+        # Where the next request begins is unknown unless the whole body has been read.
+        self.close_connection, before = True, self.close_connection
+        size = read_number("Content-Length", self.headers.get("Content-Length") or "0")
+        if self.headers.get("Transfer-Encoding") or size > BODY_MAX:
+            raise Refusal(413 if size > BODY_MAX else 411, "the request needs a Content-Length of at most 4 MiB")
+        data = self.rfile.read(size)
+        self.close_connection = before
+        return data
+
+    def begin_answer(self, code, fields):
+        self.chunked = not any(name == "Content-Length" for name, _ in fields)
+        self.send_response(code)
+        for name, value in (*fields, *([("Transfer-Encoding", "chunked")] if self.chunked else [])):
+            self.send_header(name, value)
+        self.end_headers()
+
+    def write(self, data):
+        if data:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data) if self.chunked else data)
+
+    def end_answer(self):
+        if self.chunked:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def cut(self):
+        self.close_connection = True
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = Exchange.handle_request
+
+
+class Connection:
+    """An HTTP/2 connection. Only its own thread uses the socket and the session; the requests have threads of their own, because
+    some wait, and pass what they have to send as functions."""
+
+    def __init__(self, socket_, server):
+        self.socket, self.server, self.certificate = socket_, server, socket_.getpeercert()
+        self.streams, self.todo, self.guard = {}, [], threading.Lock()
+        self.wake, self.waker = socket.socketpair()
+        self.session = nghttp2.Session(self.begin, self.close, BODY_MAX)
+        self.broken = False
+
+    def begin(self, request):
+        stream = self.streams[request.number] = Stream(self, request)
+        stream.thread.start()
+
+    def close(self, request):
+        stream = self.streams.pop(request.number, None)
+        if stream:
+            stream.closed = True
+
+    def post(self, function, *words):
+        """Has the connection's thread call a function."""
+        with self.guard:
+            self.todo.append((function, words))
+            if self.waker.fileno() >= 0 and len(self.todo) == 1:
+                self.waker.send(b"\0")
+
+    def do_posted(self):
+        with self.guard:
+            todo, self.todo = self.todo, []
+        for function, words in todo:
+            function(*words)
+
+    def await_socket(self, event):
+        """Returns whether something has happened within the time for which a connection may be idle."""
+        poll = select.poll()
+        poll.register(self.socket, event)
+        poll.register(self.wake, select.POLLIN)
+        found = dict(poll.poll(IDLE_SECONDS * 1000))
+        if self.wake.fileno() in found:
+            self.wake.recv(4096)
+        return bool(found) or bool(self.streams)
+
+    def send(self, data):
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self.socket.send(rest):]
+            except ssl.SSLWantWriteError:
+                select.select([], [self.socket], [], IDLE_SECONDS)
+
+    def receive(self):
+        """Returns whether the peer is still there."""
+        try:
+            while data := self.socket.recv(1 << 16):
+                if not self.session.receive(data):
+                    return False
+        except ssl.SSLWantReadError:
+            return True
+        return False
+
+    def cut(self):
+        self.broken = True
+
+    def serve(self):
+        self.socket.setblocking(False)
+        try:
+            while self.receive() and not self.broken:
+                self.do_posted()
+                self.send(self.session.take_output())
+                if self.broken or not self.session.is_open() or not self.todo and not self.await_socket(select.POLLIN):
+                    break
+        finally:
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
+            self.end()
+
+    def end(self):
+        threads = [stream.thread for stream in self.streams.values()]
+        for stream in self.streams.values():
+            stream.closed = True
+        for thread in threads:
+            thread.join()
+        self.session.free()
+        with self.guard:
+            self.wake.close()
+            self.waker.close()
+
+
+class Stream(Exchange):
+    """A request of an HTTP/2 connection."""
+
+    def __init__(self, connection, request):
+        self.owner, self.request, self.closed = connection, request, False
+        self.server, self.headers = connection.server, request.fields
+        self.command, self.path = request.fields.get(":method", ""), request.fields.get(":path", "")
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        try:
+            if self.command in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+                self.handle_request()
+            else:
+                self.refuse(501, f"Unsupported method ({self.command!r})")
+        except Exception:
+            traceback.print_exc()
+            self.owner.post(self.owner.cut)
+
+    def peer_certificate(self):
+        return self.owner.certificate
+
+    def read_data(self):
+        if len(self.request.body) > BODY_MAX:
+            raise Refusal(413, "the request needs a Content-Length of at most 4 MiB")
+        return bytes(self.request.body)
+
+    def begin_answer(self, code, fields):
+        self.owner.post(self.owner.session.begin_answer, self.request, code, fields)
+
+    def write(self, data):
+        self.owner.post(self.owner.session.add_answer, self.request, data, False)
+
+    def end_answer(self):
+        self.owner.post(self.owner.session.add_answer, self.request, b"", True)
+
+    def is_over(self):
+        return self.closed or self.server.stopping.is_set()
+
+    def cut(self):
+        if not self.closed:
+            self.owner.post(self.owner.cut)
 
 
 class ControlServer(Stoppable, socketserver.ThreadingMixIn, socketserver.UnixStreamServer):

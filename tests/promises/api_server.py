@@ -33,8 +33,8 @@ def rights_of(rules):
 class ApiServer(Cluster):
     """`faults`: see devplug_apiserver/faults.py; a test also uses functions. `features`: of devplug_apiserver/releases.py."""
 
-    def __init__(self, folder, node="node-a", release="1.36", features=None):
-        super().__init__(folder, (node,), Release(release, features))
+    def __init__(self, folder, node="node-a", release="1.36", features=None, http2=True):
+        super().__init__(folder, (node,), Release(release, features), http2=http2)
         self.node = node
         self.user = user_of(f"system:node:{node}")
         self.tokens = {"secret-token": self.user}

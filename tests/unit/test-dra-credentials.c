@@ -156,6 +156,42 @@ static void test_certificate_and_key_of_one_file(void **state)
 		assert_string_equal(credentials.texts[file], "certificate and key");
 }
 
+static void read_pair(const char *certificate, const char *key)
+{
+	dra_credentials_load(&credentials);
+	assert_false(answer(KUBECONFIG("one", "client-certificate: a.crt\n    client-key: a.key")));
+	assert_false(answer(certificate));
+	assert_true(answer(key));
+	assert_false(credentials.loading);
+}
+
+static void assert_pair(const char *certificate, const char *key)
+{
+	assert_string_equal(credentials.texts[DRA_FILE_CERTIFICATE], certificate);
+	assert_string_equal(credentials.texts[DRA_FILE_KEY], key);
+}
+
+/* Two files are replaced one after the other, in either order, and read in between. */
+static void test_certificate_and_key_of_two_files(void **state)
+{
+	read_pair("c1", "k1");
+	assert_pair("c1", "k1");
+	read_pair("c2", "k1");
+	assert_pair("c1", "k1");
+	assert_true(credentials.stale_at <= now_usec(CLOCK_MONOTONIC) + DRA_CREDENTIALS_SETTLE);
+	read_pair("c2", "k2");
+	assert_pair("c1", "k1");
+	read_pair("c2", "k2");
+	assert_pair("c2", "k2");
+	assert_true(credentials.stale_at > now_usec(CLOCK_MONOTONIC) + DRA_CREDENTIALS_SETTLE);
+	read_pair("c2", "k3");
+	assert_pair("c2", "k2");
+	/* The server refuses the current ones. */
+	credentials.loaded_at = 0;
+	read_pair("c3", "k3");
+	assert_pair("c3", "k3");
+}
+
 static void test_half_a_file(void **state)
 {
 	static const char *const paths[] = { "/sys/class/net/lo/mtu", "/sys/class/net/lo/speed" };
@@ -182,6 +218,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_late_answer, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_certificate_and_key_of_one_file, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_certificate_and_key_of_two_files, setup, teardown),
 		cmocka_unit_test(test_half_a_file),
 	};
 

@@ -32,6 +32,9 @@ enum probe_severity finding_severity(const char *name);
 #define WHY_CORDONED "cordoned"
 #define WHY_IN_USE   "in use as "
 
+/* How a text about a directory that the host has, but the container does not, ends. */
+#define REMEDY_MOUNT "mount it from the host"
+
 #define FINDING_REASON_MAX 63
 
 /* Whether a text can be a probe's reason: the name of a label, and not a word of devplugd's. The

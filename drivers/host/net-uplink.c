@@ -92,10 +92,8 @@ int net_uplinks_read(struct scan *scan, struct strings *ret_names)
 	if (*root && has_routes(root, "/proc/1/net"))
 		directory = "/proc/1/net";
 	else if (!has_routes(root, directory))
-		scan_note(scan,
-			"the host's routes cannot be read, so interfaces that the host needs may be "
-			"offered: in a container, mount the host's /proc/1/net at %s/proc/1/net",
-			root);
+		scan_note_absent(scan, *root ? "/proc/1/net" : directory,
+			"interfaces that the host needs may be offered");
 	(void)snprintf(path, sizeof(path), "%s/route", directory);
 	r = read_routes(root, path, parse_route, &names);
 	(void)snprintf(path, sizeof(path), "%s/ipv6_route", directory);

@@ -3,6 +3,7 @@
  * Collects what a driver finds in one scan. The scan owns everything until the inventory takes it
  * over, so a scan that fails half way leaves no trace.
  */
+#include "common/finding.h"
 #include "drivers/host/scan-run.h"
 #include "drivers/host/sysfs-locked.h"
 #include "drivers/model/declaration.h"
@@ -206,7 +207,7 @@ void scan_note(struct scan *scan, const char *format, ...)
 void scan_note_absent(struct scan *scan, const char *directory, const char *consequence)
 {
 	if (*scan->root)
-		scan_note(scan, "host_root %s has no %s, so %s: mount it from the host", scan->root,
+		scan_note(scan, "host_root %s has no %s, so %s: " REMEDY_MOUNT, scan->root,
 			directory, consequence);
 	else
 		scan_note(scan, "the host has no %s, so %s", directory, consequence);

@@ -7,6 +7,7 @@
 
 #include <sys/sysmacros.h>
 
+#include "common/finding.h"
 #include "drivers/host/host-use.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/driver.h"
@@ -30,7 +31,7 @@ static void explain_none(
 
 	if (*scan->root && sysroot_is_absent(sysroot_stat(scan->root, "/sys", &st)))
 		scan_explain(scan,
-			"match[%zu]: host_root %s has no /sys, so no %s is known: mount it from the host",
+			"match[%zu]: host_root %s has no /sys, so no %s is known: " REMEDY_MOUNT,
 			entry, scan->root, noun);
 	else if (!*tally->hint && takes_earlier(scan, entry))
 		scan_explain(scan, "match[%zu]%s: no earlier entry leaves a %s", entry, tally->part,
@@ -205,7 +206,7 @@ static void explain_probes(const struct declaration *declaration, struct scan *s
 		strrchr(directory, '/')[1] = '\0';
 		if (sysroot_is_absent(sysroot_stat(scan->root, directory, &st)))
 			scan_explain(scan,
-				"health[%zu]: host_root %s has no %s, so there is no file in it and each device counts as healthy: mount it from the host",
+				"health[%zu]: host_root %s has no %s, so there is no file in it and each device counts as healthy: " REMEDY_MOUNT,
 				i, scan->root, directory);
 	}
 }

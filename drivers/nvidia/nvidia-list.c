@@ -6,6 +6,7 @@
  */
 #include <sys/sysmacros.h>
 
+#include "common/finding.h"
 #include "drivers/host/cdi-lookup.h"
 #include "drivers/host/node-state.h"
 #include "drivers/host/selector.h"
@@ -337,7 +338,7 @@ static int set_undefined(const struct entry *entry, struct device *device, const
 
 	if (cdi_dirs->count == 0 && *root && sysroot_is_absent(sysroot_stat(root, "/etc/cdi", &st)))
 		return device_set_problem(device,
-			"%s is not defined in /run/cdi, and host_root %s has no /etc/cdi: mount it from the host",
+			"%s is not defined in /run/cdi, and host_root %s has no /etc/cdi: " REMEDY_MOUNT,
 			name, root);
 	return device_set_problem(device, "%s is in no file of %s: " CDI_REMEDY, name,
 		cdi_dirs->count > 0 ? "container.cdi_dirs" : CDI_DIRECTORIES);

@@ -70,21 +70,22 @@ static bool concerns_key(const char *text)
 	return false;
 }
 
-/* Only notes of the driver exec count: notes of others also concern ids, and devices that are left
- * out on purpose. */
+/* All notes of the driver exec count. Notes of others also concern ids, and devices that are left
+ * out on purpose; a directory that is not mounted counts always. */
 static void check_discovery(struct findings *findings, const json_t *resource)
 {
 	const json_t *notes = json_object_get(resource, "scan_notes"), *text;
 	size_t i;
+	bool all = streq(text_of(resource, "driver"), "exec");
 
-	if (!streq(text_of(resource, "driver"), "exec"))
-		return;
 	json_array_foreach(notes, i, text)
 	{
-		if (concerns_key(json_string_value(text)))
+		const char *note_text = json_string_value(text);
+
+		if (!strstr(note_text, REMEDY_MOUNT) && (!all || concerns_key(note_text)))
 			continue;
 		findings->undiscovered++;
-		note(findings, "%s: %s", text_of(resource, "name"), json_string_value(text));
+		note(findings, "%s: %s", text_of(resource, "name"), note_text);
 		return;
 	}
 }

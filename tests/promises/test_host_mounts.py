@@ -111,6 +111,23 @@ class HostMounts(ToolTest, NvidiaHost):
                         self.make(file, "")
                     self.assertNotRegex(self.look(resource, self.host), named)
 
+    def test_check(self):
+        """Counts a directory that is not mounted, until it is."""
+        os.mkdir(self.host + "/proc/1")
+        self.serve('{ name = "vendor.example/disk"; driver = "sysfs"; match = ( { subsystem = "block"; } ); }',
+                   text=f'host_root = "{self.host}";')
+        missing = (f"vendor.example/disk: host_root {self.host} has no /proc/1/mountinfo, so .*: mount it from the host\n")
+        answer = self.ctl("check")
+        self.assertEqual(answer.returncode, 1, answer.stdout)
+        self.assertRegex(answer.stdout, missing)
+        self.assertEqual(json.loads(self.ctl("check", "--json").stdout)["undiscovered"], 1)
+        self.make("/proc/1/mountinfo", "")
+        self.node.stop()
+        self.node.start()
+        self.node.await_serving()
+        answer = self.ctl("check")
+        self.assertEqual((answer.returncode, answer.stdout), (0, "1 resource, 1 device: no problem\n"))
+
 
 if __name__ == "__main__":
     unittest.main()

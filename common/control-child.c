@@ -21,7 +21,7 @@ static const struct control_rule rules[] = {
 	[CHILD_EDIT] = { .name = "EDIT", .fields = FIELD_NUMBER | FIELD_TEXT, .n_fds = 1 },
 	[CHILD_SCAN] = { .name = "SCAN", .fields = FIELD_NUMBER },
 	[CHILD_LAST_COMPLETE] = { .name = "LAST_COMPLETE", .n_fds = 1 },
-	[CHILD_USED] = { .name = "USED", .fields = FIELD_NUMBER | FIELD_TEXT },
+	[CHILD_USED] = { .name = "USED", .fields = FIELD_NUMBER | FIELD_TEXT, .n_optional_fds = 1 },
 	[CHILD_CLEAN] = { .name = "CLEAN", .fields = FIELD_NUMBER | FIELD_TEXT },
 	[CHILD_DIRTY] = { .name = "DIRTY", .n_fds = 1 },
 
@@ -61,10 +61,12 @@ static const struct control_rule rules[] = {
 	[CHILD_USE] = { .name = "USE",
 		.to_supervisor = true,
 		.fields = FIELD_NUMBER | FIELD_PHASE,
-		.n_fds = 1 },
+		.n_fds = 1,
+		.n_optional_fds = 1 },
 	[CHILD_CLEANED] = { .name = "CLEANED",
 		.to_supervisor = true,
 		.fields = FIELD_NUMBER | FIELD_PHASE | FIELD_TEXT },
+	[CHILD_ATTRIBUTES] = { .name = "ATTRIBUTES", .to_supervisor = true, .n_fds = 1 },
 };
 
 const struct control_protocol control_child = { rules, ARRAY_SIZE(rules) };

@@ -42,7 +42,8 @@ enum child_type {
 		       found */
 	CHILD_LAST_COMPLETE, /* [fd] the last complete list of devices, that an earlier process
 				sent in COMPLETE. Sent before CONFIGURE */
-	CHILD_USED,          /* [number, text] answers USE; text: why not, or empty */
+	CHILD_USED,  /* [number, text, fd?] answers USE; text: why not, or empty; sealed memfd with
+			the host's path of the metadata of each container, one a line */
 	CHILD_CLEAN, /* [number, text] text: a device; run the `release` program for it, and answer
 			CLEANED */
 	CHILD_DIRTY, /* [fd] sealed memfd with the devices that are to be cleaned or could not be:
@@ -78,10 +79,15 @@ enum child_type {
 	CHILD_LABELS,        /* [fd] sealed memfd with labels of the node, which may be empty; see
 				drivers/model/node-label.h */
 	CHILD_EDITS_CHANGED, /* [] earlier EDITS may be outdated */
-	CHILD_USE,           /* [number, phase, fd] phase: enum child_use; sealed memfd with offered
-				ids, one a line. The supervisor answers USED */
-	CHILD_CLEANED, /* [number, phase, text] answers CLEAN; phase: enum child_cleaned; text:
-			  why not */
+	CHILD_USE,           /* [number, phase, fd, fd?] phase: enum child_use; sealed memfd with
+				offered ids, one a line, with an empty line between containers;
+				sealed memfd with their devices as in ATTRIBUTES, if the containers
+				get metadata. The supervisor answers USED */
+	CHILD_CLEANED,    /* [number, phase, text] answers CLEAN; phase: enum child_cleaned; text:
+			     why not */
+	CHILD_ATTRIBUTES, /* [fd] sealed memfd with JSON: an array of ATTRIBUTES_DEVICES_MAX objects
+			     at most, {"id", "numa"?, "attributes"}, as in DEVICES. Only devices
+			     that containers have, if the resource has `metadata` */
 };
 
 #define CHILD_EDIT_ADMIN "admin"
@@ -100,7 +106,11 @@ enum child_release_phase {
 /* Maximum number of ids in a CHILD_USE. */
 #define CHILD_USE_IDS_MAX 1024
 
-/* What happens to devices of a resource with `release` or overlap = "exclusive". */
+/* The limits of CHILD_ATTRIBUTES. A device with all the attributes that it may have needs 5 KB. */
+#define ATTRIBUTES_DEVICES_MAX 128
+#define ATTRIBUTES_BYTES_MAX   (1U << 20)
+
+/* What happens to devices of a resource with `release`, `metadata` or overlap = "exclusive". */
 enum child_use {
 	CHILD_USE_ALLOCATED = 1, /* Allocate is about to be answered */
 	CHILD_USE_STARTED,       /* a container is about to start */

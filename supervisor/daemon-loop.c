@@ -18,6 +18,7 @@
 #include "supervisor/books/booked.h"
 #include "supervisor/books/cleaning.h"
 #include "supervisor/books/dra-claims.h"
+#include "supervisor/books/plugin-metadata.h"
 #include "supervisor/books/pod-assignments.h"
 #include "supervisor/books/pod-resources.h"
 #include "supervisor/children/auxiliary.h"
@@ -115,7 +116,7 @@ static bool write_left(struct manager *manager)
 
 static void flush(struct manager *manager)
 {
-	uint64_t again = USEC_INFINITY;
+	uint64_t again = plugin_metadata_write(manager->plugin_metadata, false);
 	char summary[256];
 
 	drop_claims_of_failed(manager);
@@ -323,6 +324,15 @@ static int on_failures(struct child *child, int fd, void *userdata)
 	return evictions_take(manager->evictions, child, fd);
 }
 
+static int on_attributes(struct child *child, int fd, void *userdata)
+{
+	struct manager *manager = userdata;
+	int r = plugin_metadata_update(manager->plugin_metadata, child, fd);
+
+	manager_changed(manager);
+	return r;
+}
+
 static void name_user(
 	const struct child *child, const char *id, char ret[static USER_NAME_MAX], void *userdata)
 {
@@ -333,10 +343,13 @@ static void name_user(
 
 static bool on_cleaning(struct child *child, const struct control_message *message, void *userdata)
 {
-	const struct manager *manager = userdata;
+	struct manager *manager = userdata;
 
-	if (message)
+	if (message) {
+		/* Files may have to be written. */
+		manager_changed(manager);
 		return cleaning_take(manager->cleaning, child, message);
+	}
 	if (manager->cleaning)
 		cleaning_child_gone(manager->cleaning, child);
 	return true;
@@ -411,6 +424,7 @@ static int make_child_host(struct manager *manager)
 		.on_edits = on_edits,
 		.on_cleaning = on_cleaning,
 		.on_failures = on_failures,
+		.on_attributes = on_attributes,
 		.name_user = name_user,
 		.on_gone = on_gone,
 		.userdata = manager,
@@ -458,6 +472,9 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	if (r < 0)
 		return r;
 	r = published_new(manager->config->runtime_dir, &manager->published);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	r = plugin_metadata_new(manager, &manager->plugin_metadata);
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	r = spawn_open_executable(NULL, &manager->executable, error);
@@ -531,6 +548,17 @@ static void forget_removed_resources(struct manager *manager)
 	saved_health_keep_only(manager->files, SAVED_LIST, names, n);
 }
 
+/* Containers with these files may start as soon as the kubelet does. */
+static void restore_plugin_metadata(struct manager *manager)
+{
+	uint64_t written_at;
+	const struct kubelet_checkpoint *checkpoint =
+		booked_checkpoint(manager->booked, &written_at);
+
+	plugin_metadata_follow(manager->plugin_metadata, checkpoint, written_at);
+	(void)plugin_metadata_write(manager->plugin_metadata, true);
+}
+
 static void log_start(const struct manager *manager)
 {
 	const char *plural = manager->n_children == 1 ? "" : "s";
@@ -566,6 +594,7 @@ int daemon_loop_run(struct manager *manager)
 	child_user_log_isolation();
 	manager->accepted_at = now_usec(CLOCK_REALTIME);
 	applied_configure(manager);
+	restore_plugin_metadata(manager);
 	restore_watch_configure(manager->restore_watch);
 	metrics_configure(manager->metrics);
 	dra_configure(manager->dra);
@@ -615,6 +644,7 @@ struct manager *daemon_loop_free(struct manager *manager)
 	(void)assignments_free(manager->assignments);
 	(void)pod_resources_free(manager->pods);
 	(void)restore_watch_free(manager->restore_watch);
+	(void)plugin_metadata_free(manager->plugin_metadata);
 	(void)published_free(manager->published);
 	(void)runtime_files_free(manager->files);
 	sd_event_source_disable_unref(manager->flush);

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "drivers/host/watch.h"
 #include "supervisor/books/dra-claims.h"
+#include "supervisor/books/plugin-metadata.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 #include "supervisor/control/request-server.h"
@@ -108,6 +109,7 @@ static void restore_published(struct manager *manager)
 	published_forget_damage(manager->published);
 	if (manager->dra_claims)
 		dra_claims_publish(manager->dra_claims);
+	plugin_metadata_write_again(manager->plugin_metadata);
 	for (size_t i = 0; i < manager->n_children; i++)
 		proposal_publish_again(manager->children[i]->proposal);
 	for (size_t i = 0; i < manager->n_children; i++)

@@ -99,6 +99,11 @@ static json_t *make_attributes(
 	return attributes;
 }
 
+json_t *dra_attributes_make(const char *driver, const char *resource, const json_t *device)
+{
+	return make_attributes(driver, resource, device, 0);
+}
+
 /* --- devices --- */
 
 static bool is_healthy(const json_t *device)

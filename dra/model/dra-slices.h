@@ -50,6 +50,10 @@ struct dra_inventory_options {
 /* Whether an attribute has exactly one value, of the type of its name and in the published form. */
 bool dra_attribute_is_valid(const json_t *attribute);
 
+/* The attributes that a slice has of a reported device without capacities: {"id", "numa"?,
+ * "attributes"}. Attributes that the API would not accept are left out. NULL if memory is short. */
+json_t *dra_attributes_make(const char *driver, const char *resource, const json_t *device);
+
 /* `resources`: array of {"name", "devices"}, the latter with the members of
  * proto/plugin/plugin-report.c. Unhealthy devices get taints; if the server lacks taints, those
  * that no claim holds are left out. Devices with an invalid id (device_id_make()) and devices

@@ -383,6 +383,34 @@ void allocation_note(const struct snapshot *snapshot, const char *const *ids, si
 			device_note_assigned(snapshot->units[unit].device);
 }
 
+int allocation_add_metadata(
+	struct allocation *allocation, const char *resource, const char *host, struct error *error)
+{
+	_cleanup_free_ char *path = NULL, *copy = strdup(host);
+	struct device_node *grown;
+	size_t at = 0;
+
+	if (!copy || format_text(&path, METADATA_DIRECTORY "%s/" METADATA_FILE, resource) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	*strchrnul(path + strlen(METADATA_DIRECTORY), '/') = '_';
+	while (at < allocation->n_nodes && strcmp(allocation->nodes[at].path, path) < 0)
+		at++;
+	if (at < allocation->n_nodes && streq(allocation->nodes[at].path, path))
+		return error_set(error, -EEXIST,
+			"%s in the container would be both %s and the metadata of %s: set a different path for %s",
+			path, allocation->nodes[at].host, resource, allocation->nodes[at].host);
+	grown = reallocarray(allocation->nodes, allocation->n_nodes + 1, sizeof(*grown));
+	if (!grown)
+		return error_set(error, -ENOMEM, "out of memory");
+	memmove(&grown[at + 1], &grown[at], (allocation->n_nodes - at) * sizeof(*grown));
+	grown[at] = (struct device_node){
+		.host = TAKE_PTR(copy), .path = TAKE_PTR(path), .mount = true, .read_only = true
+	};
+	allocation->nodes = grown;
+	allocation->n_nodes++;
+	return 0;
+}
+
 bool allocation_is_empty(const struct allocation *allocation)
 {
 	return allocation->n_nodes + allocation->n_env + allocation->n_annotations +

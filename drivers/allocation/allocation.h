@@ -73,6 +73,16 @@ int allocation_build_cdi(const struct declaration *declaration, const struct sna
 	const char *root, const char *const *ids, size_t n_ids,
 	const struct allocation_answers *answers, struct allocation *ret, struct error *error);
 
+/* Where a container finds the metadata of a resource's devices: a directory with a directory for
+ * each resource, "/" being "_", and the name of the file there. */
+#define METADATA_DIRECTORY "/run/devplugd/devices/"
+#define METADATA_FILE      "metadata.json"
+
+/* Adds the mount of that file of the host. Returns 0, or -EEXIST (the container gets something else
+ * at that path) or -ENOMEM with the error filled. */
+int allocation_add_metadata(
+	struct allocation *allocation, const char *resource, const char *host, struct error *error);
+
 /* Whether the edits change nothing in a container. */
 bool allocation_is_empty(const struct allocation *allocation);
 

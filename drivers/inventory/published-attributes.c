@@ -159,7 +159,7 @@ int published_attributes_add(const struct declaration *declaration, struct scan 
 {
 	int r = 0;
 
-	if (declaration->serve != SERVE_DRA)
+	if (declaration->serve != SERVE_DRA && !declaration->metadata)
 		return 0;
 	for (size_t i = 0; i < scan->n_devices && r >= 0; i++)
 		r = add_place(scan_root(scan), scan->devices[i]);

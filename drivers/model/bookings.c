@@ -36,6 +36,8 @@ void booked_answer_done(struct booked_answer *answer)
 	strings_done(&answer->ids);
 	strings_done(&answer->nodes);
 	strings_done(&answer->values);
+	free(answer->metadata);
+	answer->metadata = NULL;
 }
 
 struct bookings *bookings_unref(struct bookings *bookings)

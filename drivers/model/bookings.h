@@ -43,6 +43,8 @@ struct booked_answer {
 	struct strings ids;    /* the offered ids that it is for */
 	struct strings nodes;  /* host paths of device nodes, below /dev */
 	struct strings values; /* variables and annotations: "NAME=value" */
+	char *metadata;        /* the host's path of the file that METADATA_DIRECTORY has for the
+				  resource; NULL: none. Not kept in bookings */
 	bool follows;          /* it is the CDI file of a claim, which is written again when its
 				  devices change, as long as none of them is missing */
 };

@@ -200,6 +200,7 @@ struct declaration {
 	struct groups cordon;  /* struct cordon: devices that are listed as unhealthy */
 	int64_t expect;        /* the number of devices; 0: any */
 	struct strings labels; /* of the node, see node-label.h */
+	bool metadata;         /* containers get a file about their devices */
 	struct share share;
 	struct container container;
 	struct cdi_spec cdi_spec;
@@ -315,7 +316,8 @@ void declared_program_check(const struct strings *command, const struct origin *
 /* Whether the supervisor decides about each allocation before Allocate is answered. */
 static inline bool declaration_asks_use(const struct declaration *declaration)
 {
-	return declaration->release.command.count > 0 || declaration->overlap == OVERLAP_EXCLUSIVE;
+	return declaration->release.command.count > 0 ||
+		declaration->overlap == OVERLAP_EXCLUSIVE || declaration->metadata;
 }
 
 /* Whether devices are cleaned after pods, and whether the kubelet has to ask before a container

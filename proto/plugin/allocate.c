@@ -8,9 +8,13 @@
 
 #include "common/counters.h"
 #include "common/log.h"
+#include "common/sealed.h"
 #include "drivers/allocation/allocation-inquiry.h"
+#include "proto/plugin/device-attributes.h"
 #include "proto/plugin/response.h"
 
+/* More than the paths of as many containers as a call may have. */
+#define METADATA_PATHS_MAX (8U << 20)
 /* The supervisor writes a file meanwhile. */
 #define ALLOCATE_SAVE_TIMEOUT (5 * USEC_PER_SEC)
 
@@ -26,6 +30,7 @@ struct allocate {
 	struct inquiry **inquiries;              /* for each container of the request */
 	size_t n_open;                           /* of them, not answered */
 	struct device_use *use;                  /* the question whether that is saved */
+	struct strings metadata;                 /* host paths, one for each container, or none */
 	uint64_t since;                          /* CLOCK_MONOTONIC microseconds */
 	bool running, answered;
 };
@@ -48,6 +53,7 @@ static struct allocate *allocate_free(struct allocate *allocate)
 		(void)inquiry_free(allocate->inquiries[i]);
 	free(allocate->inquiries);
 	(void)device_use_free(allocate->use);
+	strings_done(&allocate->metadata);
 	if (allocate->call)
 		rpc_fail(allocate->call, RPC_UNAVAILABLE, "the plugin is stopping");
 	message_done(&allocate->message);
@@ -111,7 +117,8 @@ static void answer(struct allocate *allocate)
 
 	for (size_t i = 0; answers && i < n; i++)
 		answers[i] = inquiry_answers(allocate->inquiries[i]);
-	r = answers ? response_allocate(allocate->offer, request, answers, &reply, &size, &error)
+	r = answers ? response_allocate(allocate->offer, request, answers, &allocate->metadata,
+			      &reply, &size, &error)
 		    : error_set(&error, -ENOMEM, "out of memory");
 	if (r < 0) {
 		refuse(allocate, &error);
@@ -152,10 +159,30 @@ static void leave(struct allocate *allocate)
 	start_waiting(allocates);
 }
 
-static void on_saved(int status, const struct error *error, void *userdata)
+static int read_metadata(struct allocate *allocate, int fd, struct error *error)
+{
+	_cleanup_free_ char *text = NULL;
+	char *rest, *line;
+	size_t size;
+	int r = sealed_read(fd, METADATA_PATHS_MAX, &text, &size);
+
+	rest = r < 0 ? NULL : text;
+	while (r >= 0 && (line = strsep(&rest, "\n")))
+		r = *line ? strings_add(&allocate->metadata, line, strlen(line)) : 0;
+	if (r >= 0 && allocate->metadata.count != allocate->request->n_container_requests)
+		r = -EBADMSG;
+	return r < 0 ? error_set(error, r, "cannot read devplugd's answer: %s", strerror(-r)) : 0;
+}
+
+static void on_saved(int status, int metadata_fd, const struct error *error, void *userdata)
 {
 	struct allocate *allocate = userdata;
+	struct error unread = {};
 
+	if (status >= 0 && allocate->offer->applied_config->declaration->metadata) {
+		status = read_metadata(allocate, metadata_fd, &unread);
+		error = &unread;
+	}
 	if (status < 0)
 		refuse(allocate, error);
 	else
@@ -166,19 +193,30 @@ static void on_saved(int status, const struct error *error, void *userdata)
 static int save_use(struct allocate *allocate, struct error *error)
 {
 	const V1beta1__AllocateRequest *request = allocate->request;
-	size_t n = 0, n_ids = 0;
+	size_t n = request->n_container_requests, n_ids = 0;
 	_cleanup_free_ const char **ids = NULL;
+	_cleanup_close_ int attributes_fd = -EBADF;
 
 	for (size_t i = 0; i < request->n_container_requests; i++)
 		n += request->container_requests[i]->n_devices_ids;
-	ids = calloc(n + 1, sizeof(*ids));
+	ids = calloc(n, sizeof(*ids));
 	if (!ids)
 		return error_set(error, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < request->n_container_requests; i++)
+	for (size_t i = 0; i < request->n_container_requests; i++) {
+		if (i > 0)
+			ids[n_ids++] = "";
 		for (size_t k = 0; k < request->container_requests[i]->n_devices_ids; k++)
 			ids[n_ids++] = request->container_requests[i]->devices_ids[k];
+	}
+	if (allocate->offer->applied_config->declaration->metadata) {
+		attributes_fd = device_attributes_for_use(allocate->offer, ids, n_ids);
+		if (attributes_fd < 0)
+			return error_set(error, attributes_fd,
+				"cannot send the attributes of devices to devplugd: %s",
+				strerror(-attributes_fd));
+	}
 	return device_use_ask(allocate->allocates->uses, CHILD_USE_ALLOCATED, ids, n_ids,
-		ALLOCATE_SAVE_TIMEOUT, on_saved, allocate, &allocate->use, error);
+		attributes_fd, ALLOCATE_SAVE_TIMEOUT, on_saved, allocate, &allocate->use, error);
 }
 
 /* All programs have answered. The call is answered when this returns, or later. */

@@ -51,24 +51,24 @@ struct device_use *device_use_free(struct device_use *use)
 DEFINE_CLEANUP(struct device_use *, device_use_free)
 
 /* The handler frees the question. */
-static void answer(struct device_use *use, int status, const char *why)
+static void answer(struct device_use *use, int status, int metadata_fd, const char *why)
 {
 	struct error error = { 0 };
 
 	if (status < 0)
 		(void)error_set(&error, status, "%s", why);
-	use->handler(status, &error, use->userdata);
+	use->handler(status, metadata_fd, &error, use->userdata);
 }
 
 static int on_timeout(sd_event_source *source, uint64_t usec, void *userdata)
 {
-	answer(userdata, -ETIMEDOUT,
+	answer(userdata, -ETIMEDOUT, -EBADF,
 		"devplugd did not answer in time whether the devices can be used; see its log");
 	return 0;
 }
 
-static int send_ids(
-	const struct device_use *use, enum child_use phase, const char *const *ids, size_t n_ids)
+static int send_ids(const struct device_use *use, enum child_use phase, const char *const *ids,
+	size_t n_ids, int attributes_fd)
 {
 	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_USE);
 	int r;
@@ -82,14 +82,17 @@ static int send_ids(
 		if (dprintf(message.fds[0], "%s\n", ids[i]) < 0)
 			return -ENOMEM;
 	r = sealed_end(message.fds[0]);
-	if (r >= 0)
-		plugin_send(use->uses->event, &message);
-	return r;
+	if (r < 0)
+		return r;
+	message.fds[1] = attributes_fd;
+	plugin_send(use->uses->event, &message);
+	message.fds[1] = -EBADF;
+	return 0;
 }
 
 int device_use_ask(struct device_uses *uses, enum child_use phase, const char *const *ids,
-	size_t n_ids, uint64_t timeout, device_use_handler handler, void *userdata,
-	struct device_use **ret, struct error *error)
+	size_t n_ids, int attributes_fd, uint64_t timeout, device_use_handler handler,
+	void *userdata, struct device_use **ret, struct error *error)
 {
 	_cleanup_(device_use_freep) struct device_use *use = calloc(1, sizeof(*use));
 	int r;
@@ -106,13 +109,13 @@ int device_use_ask(struct device_uses *uses, enum child_use phase, const char *c
 	uses->uses = use;
 	if (n_ids > CHILD_USE_IDS_MAX)
 		return error_set(error, -E2BIG,
-			"a container can have at most %d devices of a resource with `release` or "
-			"overlap = \"exclusive\"",
+			"a container can have at most %d devices of a resource with `release`, "
+			"`metadata` or overlap = \"exclusive\"",
 			CHILD_USE_IDS_MAX);
 	r = sd_event_add_time_relative(
 		uses->event, &use->timer, CLOCK_MONOTONIC, timeout, USEC_PER_MSEC, on_timeout, use);
 	if (r >= 0)
-		r = send_ids(use, phase, ids, n_ids);
+		r = send_ids(use, phase, ids, n_ids, attributes_fd);
 	if (r < 0)
 		return error_set(error, r,
 			"cannot ask devplugd whether the devices can be used: %s", strerror(-r));
@@ -124,7 +127,7 @@ void device_use_answered(struct device_uses *uses, const struct control_message 
 {
 	for (struct device_use *use = uses->uses; use; use = use->next)
 		if (use->number == message->number) {
-			answer(use, *message->text ? -EBUSY : 0, message->text);
+			answer(use, *message->text ? -EBUSY : 0, message->fds[0], message->text);
 			return;
 		}
 }

@@ -2,10 +2,11 @@
 #pragma once
 
 /*
- * The part of a resource's process in cleaning devices after pods (`release`), and in excluding
- * other resources (overlap = "exclusive"). The supervisor is asked before Allocate is answered, for
- * `release` also before a container starts. It decides when a device is cleaned
- * (supervisor/books/cleaning.h), and has this process run the program.
+ * The part of a resource's process in cleaning devices after pods (`release`), in excluding other
+ * resources (overlap = "exclusive"), and in files about devices for containers (`metadata`). The
+ * supervisor is asked before Allocate is answered, for `release` also before a container starts. It
+ * decides when a device is cleaned (supervisor/books/cleaning.h), and has this process run the
+ * program.
  */
 
 #include <systemd/sd-event.h>
@@ -26,14 +27,17 @@ struct device_uses {
 	char *dirty; /* the text of the last CHILD_DIRTY; NULL: none came */
 };
 
-/* 0: the devices may be used; or negative errno with the reason. */
-typedef void (*device_use_handler)(int status, const struct error *error, void *userdata);
+/* 0: the devices may be used; or negative errno with the reason. `metadata_fd`: the paths in
+ * CHILD_USED, if it has them; it stays the caller's. */
+typedef void (*device_use_handler)(
+	int status, int metadata_fd, const struct error *error, void *userdata);
 
-/* Asks the supervisor. The handler is called once, later, unless the question is freed before.
- * Returns 0 or negative errno with the error filled. */
+/* Asks the supervisor about offered ids, with an empty one between containers. `attributes_fd` as
+ * in CHILD_USE, or -EBADF; it stays the caller's. The handler is called once, later, unless the
+ * question is freed before. Returns 0 or negative errno with the error filled. */
 int device_use_ask(struct device_uses *uses, enum child_use use, const char *const *ids,
-	size_t n_ids, uint64_t timeout, device_use_handler handler, void *userdata,
-	struct device_use **ret, struct error *error);
+	size_t n_ids, int attributes_fd, uint64_t timeout, device_use_handler handler,
+	void *userdata, struct device_use **ret, struct error *error);
 
 /* Its answer is not waited for. Returns NULL. */
 struct device_use *device_use_free(struct device_use *use);

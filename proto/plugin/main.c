@@ -275,6 +275,9 @@ static void handle_booked(struct plugin *plugin, struct control_message *message
 	r = inventory_set_booked(
 		plugin->inventory, booked, message->gone_by, message->allocated_before);
 	offer_again(plugin, r == 0 ? plugin->readmission_end > now_usec(CLOCK_MONOTONIC) : r);
+	/* Containers may have other devices now. */
+	if (plugin->applied_config->declaration->metadata)
+		plugin_report(plugin);
 }
 
 static void handle_list_again(struct plugin *plugin, struct control_message *message)

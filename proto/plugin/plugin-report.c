@@ -9,8 +9,8 @@
 #include "common/log.h"
 #include "common/sealed.h"
 #include "common/text.h"
-#include "drivers/inventory/published-attributes.h"
 #include "drivers/inventory/published-capacity.h"
+#include "proto/plugin/device-attributes.h"
 #include "proto/plugin/match-fingerprint.h"
 #include "proto/plugin/plugin.h"
 
@@ -124,30 +124,6 @@ static void write_identity(struct json_writer *writer, const struct device *devi
 	}
 }
 
-struct attribute_writer {
-	struct json_writer *writer;
-	bool any;
-};
-
-static void write_attribute(
-	const char *name, enum attribute_type type, const char *value, void *userdata)
-{
-	struct attribute_writer *attributes = userdata;
-	struct json_writer *writer = attributes->writer;
-
-	json_write_text(writer, attributes->any ? "," : "");
-	json_write_string(writer, name);
-	json_write_text(writer, ":{");
-	json_write_string(writer, attribute_types[type]);
-	json_write_text(writer, ":");
-	if (type == ATTRIBUTE_INT || type == ATTRIBUTE_BOOL)
-		json_write_text(writer, value);
-	else
-		json_write_string(writer, value);
-	json_write_text(writer, "}");
-	attributes->any = true;
-}
-
 struct capacity_writer {
 	struct json_writer *writer;
 	bool any;
@@ -183,7 +159,6 @@ static void write_capacity(const char *name, const struct capacity *capacity, vo
 static void write_published(struct json_writer *writer, const struct declaration *declaration,
 	const struct device *device, bool shared)
 {
-	struct attribute_writer attributes = { .writer = writer };
 	struct capacity_writer capacities = { .writer = writer };
 	const char *memory =
 		device_variable(device, "memory") ?: device_variable(device, "property:memory");
@@ -200,9 +175,7 @@ static void write_published(struct json_writer *writer, const struct declaration
 	json_write_text(writer, "}");
 	if (published_capacity_is_shared(declaration, device))
 		json_write_text(writer, ",\"by_amount\":true");
-	json_write_text(writer, ",\"attributes\":{");
-	published_attributes_each(declaration, device, write_attribute, &attributes);
-	json_write_text(writer, "}");
+	device_attributes_write(writer, declaration, device);
 }
 
 /* The hardware behind a device that others exclude, see dra/model/dra-counters.h. */
@@ -223,15 +196,6 @@ static void write_hardware(struct json_writer *writer, const struct device *devi
 		any = true;
 	}
 	json_write_text(writer, any ? "]" : "");
-}
-
-static void write_numa(struct json_writer *writer, const struct device *device)
-{
-	for (size_t k = 0; k < device->n_numa; k++) {
-		json_write_text(writer, k > 0 ? "," : ",\"numa\":[");
-		json_write_number(writer, (uint64_t)device->numa[k]);
-	}
-	json_write_text(writer, device->n_numa > 0 ? "]" : "");
 }
 
 /* Unless it has the value that a reader assumes. */
@@ -258,7 +222,7 @@ static void write_device(struct json_writer *writer, const struct plugin *plugin
 		json_write_string(writer, unit->reason);
 	}
 	write_since(writer, unit->since, last);
-	write_numa(writer, unit->device);
+	device_numa_write(writer, unit->device);
 	if (unit->cause != CAUSE_NONE) {
 		json_write_text(writer, ",\"cause\":");
 		json_write_string(writer, unit_cause_name(unit->cause));
@@ -422,6 +386,9 @@ static int report_devices(struct plugin *plugin)
 	message.fds[0] = devices_fd;
 	message.fds[1] = state_fd;
 	r = control_send(CONTROL_FD, &message);
+	if (r >= 0)
+		r = device_attributes_report(plugin->applied_config->declaration, snapshot,
+			plugin->booked, &plugin->attributes_sent);
 	return r < 0 ? r : plugin_report_failures(plugin, snapshot);
 }
 

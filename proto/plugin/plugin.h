@@ -65,6 +65,7 @@ struct plugin {
 	struct allocates allocates;
 	struct allocation_count allocation_count;
 	struct device_uses uses;
+	uint64_t attributes_sent; /* a hash of the last CHILD_ATTRIBUTES, 0: none */
 };
 
 /* Applies the configuration in the descriptor, or refuses it and keeps the applied one; reports

@@ -253,7 +253,7 @@ static void refuse(struct pre_start *run, const struct error *error)
 	pre_start_free(run);
 }
 
-static void on_clean(int status, const struct error *error, void *userdata)
+static void on_clean(int status, int metadata_fd, const struct error *error, void *userdata)
 {
 	struct pre_start *run = userdata;
 
@@ -291,8 +291,8 @@ static void await_clean(
 	if (r < 0)
 		(void)error_set(&error, r, "out of memory");
 	else
-		r = device_use_ask(uses, CHILD_USE_STARTED, ids, n_ids, CLEAN_TIMEOUT, on_clean,
-			run, &run->use, &error);
+		r = device_use_ask(uses, CHILD_USE_STARTED, ids, n_ids, -EBADF, CLEAN_TIMEOUT,
+			on_clean, run, &run->use, &error);
 	if (r < 0)
 		refuse(run, &error);
 }

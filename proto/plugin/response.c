@@ -163,9 +163,10 @@ int response_pack(const struct allocation *allocations, size_t n, uint8_t **ret_
 }
 
 int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest *request,
-	const struct allocation_answers *const *answers, uint8_t **ret_data, size_t *ret_size,
-	struct error *error)
+	const struct allocation_answers *const *answers, const struct strings *metadata,
+	uint8_t **ret_data, size_t *ret_size, struct error *error)
 {
+	const char *resource = offer->applied_config->declaration->name;
 	size_t n = request->n_container_requests;
 	_cleanup_free_ struct allocation *allocations = calloc(n, sizeof(*allocations));
 	int r = 0;
@@ -183,6 +184,9 @@ int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest 
 			offer->snapshot, declaration_root(offer->applied_config->declaration), ids,
 			container->n_devices_ids, answers ? answers[i] : NULL, &allocations[i],
 			error);
+		if (r >= 0 && metadata && metadata->count > 0)
+			r = allocation_add_metadata(
+				&allocations[i], resource, metadata->items[i], error);
 	}
 	if (r >= 0)
 		r = response_pack(allocations, n, ret_data, ret_size, error);

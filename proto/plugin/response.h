@@ -18,10 +18,12 @@ int response_pack(const struct allocation *allocations, size_t n, uint8_t **ret_
 
 /* Allocates for every container of the request and packs the answers. All or nothing: an error of
  * one container is the error of the call. `answers` contains the programs' answers for each
- * container; NULL: no program was run. Errors are as in allocation_build() and response_pack(). */
+ * container; NULL: no program was run. `metadata` has the host's path of the metadata of each
+ * container; NULL or empty: they get none. Errors are as in allocation_build() and response_pack().
+ */
 int response_allocate(const struct offer *offer, const V1beta1__AllocateRequest *request,
-	const struct allocation_answers *const *answers, uint8_t **ret_data, size_t *ret_size,
-	struct error *error);
+	const struct allocation_answers *const *answers, const struct strings *metadata,
+	uint8_t **ret_data, size_t *ret_size, struct error *error);
 
 /* Answers an Allocate call with the reason of a failure, which the pod shows, and reports it.
  * `request` may be NULL. */

@@ -235,7 +235,7 @@ static bool allocate_now(struct service *service, struct offer *offer, struct rp
 	size_t size;
 	int r;
 
-	r = posted ? response_allocate(offer, request, NULL, &reply, &size, &error)
+	r = posted ? response_allocate(offer, request, NULL, NULL, &reply, &size, &error)
 		   : error_set(&error, -ENOMEM, "out of memory");
 	if (r >= 0 && !begin_settling(service, offer, posted))
 		return false;

@@ -10,6 +10,7 @@
 #include "common/control-child.h"
 #include "common/sealed.h"
 #include "supervisor/books/booked-lists.h"
+#include "supervisor/books/plugin-metadata.h"
 #include "supervisor/books/renew-checkpoint.h"
 #include "supervisor/children/child.h"
 #include "supervisor/files/published-files.h"
@@ -276,6 +277,10 @@ static int on_read_due(sd_event_source *source, uint64_t usec, void *userdata)
 	send_all(booked);
 	booked_changed(booked);
 	drop_left_files(booked);
+	plugin_metadata_follow(
+		booked->manager->plugin_metadata, booked->checkpoint, booked->written_at);
+	if (plugin_metadata_write(booked->manager->plugin_metadata, false) != USEC_INFINITY)
+		manager_changed(booked->manager);
 	return 0;
 }
 

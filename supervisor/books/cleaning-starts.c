@@ -12,11 +12,13 @@
 /* How many containers of one resource wait for their start. */
 #define STARTS_MAX 64
 
-void cleaning_starts_answer(const struct child *child, uint64_t number, const char *why)
+void cleaning_starts_answer(
+	const struct child *child, uint64_t number, int metadata_fd, const char *why)
 {
 	struct control_message message = CHILD_MESSAGE_INIT(CHILD_USED);
 
 	message.number = number;
+	message.fds[0] = metadata_fd;
 	(void)snprintf(message.text, sizeof(message.text), "%s", why);
 	(void)control_send(child->process.control_fd, &message);
 }
@@ -161,7 +163,7 @@ static void try_start(struct cleaning *cleaning, struct start *start)
 			return;
 		explain_wait(cleaning, start, error.message, sizeof(error.message));
 	}
-	cleaning_starts_answer(start->child, start->number, error.message);
+	cleaning_starts_answer(start->child, start->number, -EBADF, error.message);
 	(void)cleaning_starts_free(cleaning, start);
 }
 
@@ -187,8 +189,8 @@ void cleaning_starts_take(
 		start = calloc(1, sizeof(*start));
 
 	if (!start) {
-		cleaning_starts_answer(
-			child, number, "too many containers start at once; the kubelet will retry");
+		cleaning_starts_answer(child, number, -EBADF,
+			"too many containers start at once; the kubelet will retry");
 		return;
 	}
 	start->child = child;

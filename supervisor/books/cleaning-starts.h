@@ -15,8 +15,10 @@ struct start {
 	struct strings ids;
 };
 
-/* Sends a process CHILD_USED; `why` empty: the devices may be used. */
-void cleaning_starts_answer(const struct child *child, uint64_t number, const char *why);
+/* Sends a process CHILD_USED; `why` empty: the devices may be used. `metadata_fd` stays the
+ * caller's; -EBADF: there is none. */
+void cleaning_starts_answer(
+	const struct child *child, uint64_t number, int metadata_fd, const char *why);
 
 /* Takes the ids of a container that is about to start. It is answered later. */
 void cleaning_starts_take(

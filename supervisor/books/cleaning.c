@@ -15,6 +15,7 @@
 #include "supervisor/books/cleaning-run.h"
 #include "supervisor/books/cleaning-starts.h"
 #include "supervisor/books/dra-claims.h"
+#include "supervisor/books/plugin-metadata.h"
 #include "supervisor/books/pod-resources.h"
 #include "supervisor/children/child.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
@@ -364,12 +365,32 @@ static bool cleans(const struct child *child)
 	return declaration && declaration_cleans(declaration);
 }
 
+/* Returns false if the message is malformed. */
+static bool take_allocated(struct cleaning *cleaning, const struct child *child,
+	const struct control_message *message, const struct strings *ids)
+{
+	struct plugin_metadata *metadata = cleaning->manager->plugin_metadata;
+	_cleanup_close_ int metadata_fd = -EBADF;
+	struct error error = { 0 };
+	int r;
+
+	r = claimant_take(child->claimant, (const char *const *)ids->items, ids->count, &error);
+	if (r >= 0 && cleans(child))
+		r = take_devices(cleaning, child, ids, &error);
+	if (r >= 0 && message->fds[1] >= 0)
+		r = plugin_metadata_take(metadata, child, message, &metadata_fd, &error);
+	if (r < 0 && !*error.message)
+		return false;
+	cleaning_starts_answer(child, message->number, metadata_fd, error.message);
+	cleaning_run_look_soon(cleaning);
+	return true;
+}
+
 static bool take_use(
 	struct cleaning *cleaning, const struct child *child, const struct control_message *message)
 {
 	_cleanup_strings_ struct strings ids = { 0 };
 	_cleanup_free_ char *text = NULL;
-	struct error error = { 0 };
 	int r;
 
 	if (message->phase >= _CHILD_USE_MAX)
@@ -378,17 +399,11 @@ static bool take_use(
 	if (r == -EBADMSG || r == -EFBIG)
 		return false;
 	if (r < 0)
-		cleaning_starts_answer(child, message->number, "out of memory");
+		cleaning_starts_answer(child, message->number, -EBADF, "out of memory");
 	else if (message->phase == CHILD_USE_STARTED)
 		cleaning_starts_take(cleaning, child, message->number, &ids);
-	else {
-		r = claimant_take(
-			child->claimant, (const char *const *)ids.items, ids.count, &error);
-		if (r >= 0 && cleans(child))
-			(void)take_devices(cleaning, child, &ids, &error);
-		cleaning_starts_answer(child, message->number, error.message);
-		cleaning_run_look_soon(cleaning);
-	}
+	else
+		return take_allocated(cleaning, child, message, &ids);
 	return true;
 }
 

@@ -162,17 +162,8 @@ static json_t *make_devices(const json_t *claim, const char *request)
 	return made;
 }
 
-static char *make_text(const json_t *claim, const char *request)
+char *dra_metadata_stream(json_t *object)
 {
-	const json_t *metadata = json_object_get(claim, "metadata");
-	const char *full =
-		set_text_of(json_object_get(metadata, DRA_METADATA_ALTERNATIVES), request);
-	json_auto_t *object = json_pack("{s:s, s:s, s:{s:s, s:s, s:s, s:I}, s:s*, s:[{s:s, s:o}]}",
-		"apiVersion", versions[0], "kind", "DeviceMetadata", "metadata", "name",
-		text_of(claim, "name"), "namespace", text_of(claim, "namespace"), "uid",
-		text_of(claim, "uid"), "generation", generation_of(claim, request), "podClaimName",
-		set_text_of(metadata, DRA_METADATA_POD_CLAIM), "requests", "name", full ?: request,
-		"devices", make_devices(claim, request));
 	char *text = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
@@ -186,6 +177,21 @@ static char *make_text(const json_t *claim, const char *request)
 			return NULL;
 	}
 	return text;
+}
+
+static char *make_text(const json_t *claim, const char *request)
+{
+	const json_t *metadata = json_object_get(claim, "metadata");
+	const char *full =
+		set_text_of(json_object_get(metadata, DRA_METADATA_ALTERNATIVES), request);
+	json_auto_t *object = json_pack("{s:s, s:s, s:{s:s, s:s, s:s, s:I}, s:s*, s:[{s:s, s:o}]}",
+		"apiVersion", versions[0], "kind", "DeviceMetadata", "metadata", "name",
+		text_of(claim, "name"), "namespace", text_of(claim, "namespace"), "uid",
+		text_of(claim, "uid"), "generation", generation_of(claim, request), "podClaimName",
+		set_text_of(metadata, DRA_METADATA_POD_CLAIM), "requests", "name", full ?: request,
+		"devices", make_devices(claim, request));
+
+	return dra_metadata_stream(object);
 }
 
 bool dra_metadata_is_mounted(const json_t *claim, size_t at)

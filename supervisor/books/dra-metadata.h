@@ -35,6 +35,10 @@ bool dra_metadata_set(json_t *claim, const json_t *devices);
 /* Whether the edits of the group that begins with the device `at` mount the file of its request. */
 bool dra_metadata_is_mounted(const json_t *claim, size_t at);
 
+/* The text of a file with such an object, of which "apiVersion" is set: it stands there once for
+ * each version of the API. NULL if memory is short. */
+char *dra_metadata_stream(json_t *object);
+
 /* Makes the files of a claim, of which `ret_n` is 0 if it has no metadata. Returns 0 or -ENOMEM. */
 int dra_metadata_make(const json_t *claim, struct published_metadata **ret, size_t *ret_n);
 void dra_metadata_done(struct published_metadata *files, size_t n);

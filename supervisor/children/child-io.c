@@ -177,6 +177,12 @@ static void on_failures(struct child *child, struct control_message *message)
 		on_broken("sent invalid failures", child);
 }
 
+static void on_attributes(struct child *child, struct control_message *message)
+{
+	if (child->host->on_attributes(child, message->fds[0], child->host->userdata) == -EBADMSG)
+		on_broken("sent invalid attributes", child);
+}
+
 static void on_gone(struct child *child, struct control_message *message)
 {
 	child->gone = message->removed;
@@ -237,6 +243,7 @@ static const struct {
 	[CHILD_EDITS_CHANGED] = { .handle = on_edits },
 	[CHILD_USE] = { .handle = on_cleaning },
 	[CHILD_CLEANED] = { .handle = on_cleaning },
+	[CHILD_ATTRIBUTES] = { .handle = on_attributes },
 };
 
 static void on_message(struct control_message *message, void *userdata)

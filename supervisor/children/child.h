@@ -55,6 +55,8 @@ struct child_host {
 	/* A child has reported failures for which pods are to be evicted. Takes no descriptor.
 	 * Returns 0, or -EBADMSG if they are malformed. */
 	int (*on_failures)(struct child *child, int fd, void *userdata);
+	/* A child has reported attributes of devices that containers have. As on_failures(). */
+	int (*on_attributes)(struct child *child, int fd, void *userdata);
 	/* CHILD_EDITS or CHILD_EDITS_CHANGED; NULL: no process can answer any more. */
 	void (*on_edits)(
 		const struct child *child, struct control_message *message, void *userdata);

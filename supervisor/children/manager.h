@@ -31,6 +31,7 @@ struct kubelet_client;
 struct kubelet_watch;
 struct metrics;
 struct offer_check;
+struct plugin_metadata;
 struct pod_resources;
 struct published;
 struct request_server;
@@ -61,6 +62,7 @@ struct manager {
 	struct booked *booked;
 	struct cleaning *cleaning;
 	struct published *published;
+	struct plugin_metadata *plugin_metadata;
 	struct restore_watch *restore_watch;
 	struct kubelet_watch *watch;
 	struct kubelet_client *kubelet_client;

@@ -109,6 +109,8 @@ static bool is_expected(const struct config *config, const struct declaration *d
 {
 	_cleanup_free_ char *path = NULL;
 
+	if (file->kind == PUBLISHED_DEVICES)
+		return true;
 	if (file->kind == PUBLISHED_INFO)
 		return streq(file->directory->path, config->device_info_dir);
 	if (file->kind == PUBLISHED_LABELS)
@@ -148,6 +150,9 @@ static bool stays(const struct config *config, const struct published_judges *ju
 {
 	const struct declaration *judge = find_judge(judges, file->resource);
 
+	/* Containers with it may start again. */
+	if (file->kind == PUBLISHED_DEVICES)
+		return true;
 	if (file->kind == PUBLISHED_CLAIM)
 		return streq(file->directory->path, config->cdi_dir);
 	if (file->kind == PUBLISHED_METADATA)
@@ -251,30 +256,50 @@ bool published_drop_left(struct published *published, const struct strings *name
 
 /* --- writing --- */
 
+/* Reads a file of ours with the permissions of a published one. */
+int published_read(const char *path, size_t maximum, char **ret)
+{
+	_cleanup_close_ int directory_fd = -EBADF, fd = -EBADF;
+	_cleanup_free_ char *text = NULL;
+	const char *name;
+	struct stat st;
+	size_t done = 0;
+
+	directory_fd = published_table_open_directory(path, &name);
+	if (directory_fd < 0)
+		return directory_fd;
+	fd = runtime_files_open_file(directory_fd, name);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if ((st.st_mode & 07777) != 0644)
+		return -EPERM;
+	if ((uint64_t)st.st_size > maximum)
+		return -EFBIG;
+	text = calloc((size_t)st.st_size + 1, 1);
+	if (!text)
+		return -ENOMEM;
+	while (done < (size_t)st.st_size) {
+		ssize_t n = RETRY_ON_EINTR(read(fd, text + done, (size_t)st.st_size - done));
+
+		if (n <= 0)
+			return n < 0 ? -errno : -EBADMSG;
+		done += (size_t)n;
+	}
+	if (strlen(text) != done)
+		return -EBADMSG;
+	*ret = TAKE_PTR(text);
+	return 0;
+}
+
 /* Whether the file has this text: other processes, such as a pod with the directory, may have
  * changed it. */
 static bool has_content(const char *path, const char *text)
 {
-	_cleanup_free_ char *found = malloc(strlen(text) + 1);
-	_cleanup_close_ int directory_fd = -EBADF, fd = -EBADF;
-	size_t size = strlen(text), done = 0;
-	const char *name;
-	struct stat st;
+	_cleanup_free_ char *found = NULL;
 
-	directory_fd = published_table_open_directory(path, &name);
-	if (directory_fd >= 0)
-		fd = runtime_files_open_file(directory_fd, name);
-	if (!found || fd < 0 || fstat(fd, &st) < 0 || (st.st_mode & 07777) != 0644 ||
-		(uint64_t)st.st_size != size)
-		return false;
-	while (done < size) {
-		ssize_t n = RETRY_ON_EINTR(read(fd, found + done, size - done));
-
-		if (n <= 0)
-			return false;
-		done += (size_t)n;
-	}
-	return memcmp(found, text, size) == 0;
+	return published_read(path, strlen(text), &found) >= 0 && streq(found, text);
 }
 
 static int write_file(const char *path, const char *text)
@@ -344,7 +369,9 @@ static int put_file(
 
 	if (!has_content(path, text)) {
 		file->mark.inode = 0;
-		r = file->kind == PUBLISHED_METADATA ? write_in_place(path, text) : -ENOENT;
+		r = file->kind == PUBLISHED_METADATA || file->kind == PUBLISHED_DEVICES
+			? write_in_place(path, text)
+			: -ENOENT;
 		if (r < 0) {
 			r = runtime_files_make_directory(file->directory->path);
 			if (r >= 0)
@@ -455,6 +482,53 @@ int published_put_labels(struct published *published, const struct declaration *
 	return put_file(published, path, text, error);
 }
 
+int published_devices_path(const struct published *published, const char *resource,
+	const struct strings *ids, char **ret)
+{
+	char name[PUBLISHED_DEVICES_NAME_MAX];
+
+	published_devices_name(resource, ids, name);
+	return format_text(
+		ret, "%s/" PUBLISHED_METADATA_DIRECTORY "/%s", published->config->cdi_dir, name);
+}
+
+int published_put_devices(struct published *published, const char *resource, const char *path,
+	const char *text, struct error *error)
+{
+	const char *owner = "";
+	int r = published_table_claim(&published->table, resource, path, PUBLISHED_DEVICES, &owner);
+
+	if (r == -EEXIST)
+		return error_set(error, r, "%s is also a file of %s", path, owner);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	(void)published_table_save(&published->table);
+	return put_file(published, path, text, error);
+}
+
+void published_drop_devices(struct published *published, const char *path)
+{
+	struct published_file *file = map_get(&published->table.by_path, path);
+
+	if (!file || file->kind != PUBLISHED_DEVICES)
+		return;
+	file->kept = false;
+	published_table_remove(&published->table, NULL);
+	(void)published_table_save(&published->table);
+}
+
+void published_drop_other_devices(struct published *published)
+{
+	for (size_t i = 0; i < published->table.n_files; i++) {
+		struct published_file *file = published->table.files[i];
+
+		if (file->kind == PUBLISHED_DEVICES)
+			file->kept = file->claimed;
+	}
+	published_table_remove(&published->table, NULL);
+	(void)published_table_save(&published->table);
+}
+
 /* Removes the files of claims that are not kept now. */
 static void remove_claims(struct published *published)
 {
@@ -549,8 +623,9 @@ static void expect_files(struct published *published, const struct declaration *
 	for (size_t i = 0; i < published->table.n_files; i++) {
 		struct published_file *file = published->table.files[i];
 
-		/* Labels are not part of a publication. */
-		if (!streq(file->resource, declaration->name) || file->kind == PUBLISHED_LABELS)
+		/* Others are not part of a publication. */
+		if (!streq(file->resource, declaration->name) || file->kind == PUBLISHED_LABELS ||
+			file->kind == PUBLISHED_DEVICES)
 			continue;
 		if (is_expected(published->config, declaration, file))
 			file->kept = false;

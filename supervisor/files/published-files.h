@@ -3,12 +3,13 @@
 
 /*
  * Files by which other programs find our devices: CDI documents of resources and of claims for the
- * container runtime, information for CNI plugins, metadata that containers read, and labels of the
- * node for node-feature-discovery. All their names are made here. A file is replaced in one step,
- * and removed with its claim, or with its resource, unless pods still need it. Metadata is written
- * into the same file, because a container has that file mounted, and would not see another one of
- * the same name. All stay when the daemon stops, because containers may be started and the networks
- * of pods set up while it is away; the next daemon corrects them.
+ * container runtime, information for CNI plugins, metadata that containers read, of claims and of
+ * devices of plugins, and labels of the node for node-feature-discovery. All their names are made
+ * here. A file is replaced in one step, and removed with its claim, or with its resource, unless
+ * pods still need it. Metadata is written into the same file, because a container has that file
+ * mounted, and would not see another one of the same name. All stay when the daemon stops, because
+ * containers may be started and the networks of pods set up while it is away; the next daemon
+ * corrects them.
  */
 
 #include "configuration/config.h"
@@ -73,6 +74,25 @@ int published_metadata_path(
  * negative errno with the error filled. */
 int published_put_claim(struct published *published, const char *key, const char *text,
 	const struct published_metadata *metadata, size_t n_metadata, struct error *error);
+
+/* Files that containers with devices of a plugin read: they belong to a resource by name, and stay
+ * until they are dropped, also without the resource. */
+
+/* The path for a set of offered ids, which are sorted. Returns 0 or -ENOMEM. */
+int published_devices_path(const struct published *published, const char *resource,
+	const struct strings *ids, char **ret);
+
+/* The text of a file that is there. Returns 0, -ENOMEM, or another negative errno if it is not a
+ * file as devplugd writes them, or larger than `maximum`. */
+int published_read(const char *path, size_t maximum, char **ret);
+
+/* Makes the file have this text. Returns 0, or negative errno with the error filled. */
+int published_put_devices(struct published *published, const char *resource, const char *path,
+	const char *text, struct error *error);
+void published_drop_devices(struct published *published, const char *path);
+
+/* Removes those that a daemon before has left and this one has not put. */
+void published_drop_other_devices(struct published *published);
 
 /* Removes the files of a claim, if there are any of this daemon or of one before. */
 void published_drop_claim(struct published *published, const char *key);

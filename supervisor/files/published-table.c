@@ -297,6 +297,29 @@ static bool names_labels(const char *resource, const char *name)
 	return resource_name_check(resource, &error) >= 0 && streq(name, expected);
 }
 
+/* The type is for people, as in the name of labels. */
+void published_devices_name(const char *resource, const struct strings *ids,
+	char ret[static PUBLISHED_DEVICES_NAME_MAX])
+{
+	const char *slash = strrchr(resource, '/');
+	uint64_t hash = hash_string(resource);
+
+	for (size_t i = 0; i < ids->count; i++)
+		hash = (hash ^ strlen(ids->items[i])) * 0x100000001b3ULL ^
+			hash_string(ids->items[i]);
+	(void)snprintf(ret, PUBLISHED_DEVICES_NAME_MAX,
+		PUBLISHED_DEVICES_PREFIX "%.63s-%016llx.json", slash ? slash + 1 : resource,
+		(unsigned long long)hash);
+}
+
+static bool names_devices(const char *resource, const char *name)
+{
+	struct error error;
+
+	return resource_name_check(resource, &error) >= 0 &&
+		startswith(name, PUBLISHED_DEVICES_PREFIX) && is_json(name);
+}
+
 /* Returns the kind, or -EINVAL for a name that no file of ours has. */
 static int kind_of(const char *resource, const char *name)
 {
@@ -306,6 +329,7 @@ static int kind_of(const char *resource, const char *name)
 		[PUBLISHED_CLAIM] = names_claim,
 		[PUBLISHED_METADATA] = names_metadata,
 		[PUBLISHED_LABELS] = names_labels,
+		[PUBLISHED_DEVICES] = names_devices,
 	};
 
 	for (int kind = 0; kind < (int)ARRAY_SIZE(names); kind++)

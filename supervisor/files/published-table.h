@@ -18,6 +18,7 @@
  * and the prefix of their names. */
 #define PUBLISHED_METADATA_DIRECTORY "devplugd.metadata"
 #define PUBLISHED_METADATA_PREFIX    "devplugd.metadata-"
+#define PUBLISHED_DEVICES_PREFIX     "devplugd.devices-"
 
 /* The owner of the documents of claims, in the place of a resource. */
 #define PUBLISHED_CLAIMS "claims"
@@ -46,6 +47,7 @@ enum published_kind {
 	PUBLISHED_CLAIM,    /* the CDI document of a claim */
 	PUBLISHED_METADATA, /* what the containers of a claim read of their devices */
 	PUBLISHED_LABELS,   /* labels of the node */
+	PUBLISHED_DEVICES,  /* what the containers of a device plugin read of their devices */
 };
 
 struct published_directory {
@@ -74,6 +76,12 @@ struct published_table {
 	struct published_directory **directories;
 	size_t n_directories;
 };
+
+/* The name of a resource's file for containers with these devices, whose ids are sorted. */
+#define PUBLISHED_DEVICES_NAME_MAX 128
+struct strings;
+void published_devices_name(const char *resource, const struct strings *ids,
+	char ret[static PUBLISHED_DEVICES_NAME_MAX]);
 
 /* The name of a resource's file with labels. */
 #define PUBLISHED_LABELS_NAME_MAX 128

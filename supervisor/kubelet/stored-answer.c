@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads the wire format of Protobuf as far as an answer to Allocate needs it: all its fields that
- * are read, and theirs, are length-delimited. The supervisor does not link Protobuf. A plugin wrote
- * the texts, so one that contains a NUL, or is no path of a device node, is left out.
+ * are read, and theirs, are length-delimited, or behind those that are. The supervisor does not
+ * link Protobuf. A plugin wrote the texts, so one that contains a NUL, or is no path of a device
+ * node, is left out.
  */
 #include "supervisor/kubelet/stored-answer.h"
 
@@ -10,9 +11,11 @@
 
 #include "common/base64.h"
 #include "common/text.h"
+#include "drivers/allocation/allocation.h"
 
 /* Numbers of fields, and the type of all of them. */
 #define FIELD_ENVS            1
+#define FIELD_MOUNTS          2
 #define FIELD_DEVICES         3
 #define FIELD_ANNOTATIONS     4
 #define FIELD_CDI_DEVICES     5
@@ -130,6 +133,19 @@ static int add_node(struct bytes device, const struct stored_answer *answer)
 	return r < 0 ? r : strings_add(&answer->parts->nodes, (const char *)path.data, path.size);
 }
 
+static int add_mount(struct bytes mount, const struct stored_answer *answer)
+{
+	struct bytes path = find_field(mount, FIELD_CONTAINER_PATH);
+	struct bytes host = find_field(mount, FIELD_HOST_PATH);
+	const size_t length = strlen(METADATA_DIRECTORY);
+
+	if (!is_text(path) || !is_text(host) || host.size >= PATH_MAX || path.size <= length ||
+		memcmp(path.data, METADATA_DIRECTORY, length) != 0 || answer->parts->metadata)
+		return 0;
+	answer->parts->metadata = strndup((const char *)host.data, host.size);
+	return answer->parts->metadata ? 0 : -ENOMEM;
+}
+
 static int add_value(struct bytes pair, const struct stored_answer *answer)
 {
 	struct bytes key = find_field(pair, FIELD_KEY), value = find_field(pair, FIELD_VALUE);
@@ -152,6 +168,7 @@ int stored_answer_read(const char *text, const struct stored_answer *ret)
 {
 	static int (*const add[])(struct bytes field, const struct stored_answer *answer) = {
 		[FIELD_ENVS] = add_value,
+		[FIELD_MOUNTS] = add_mount,
 		[FIELD_DEVICES] = add_node,
 		[FIELD_ANNOTATIONS] = add_value,
 		[FIELD_CDI_DEVICES] = add_kind,

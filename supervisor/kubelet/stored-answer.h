@@ -18,7 +18,7 @@
 /* Where the parts of an answer are added; kinds once each. */
 struct stored_answer {
 	struct strings *kinds;       /* the kinds of its CDI devices */
-	struct booked_answer *parts; /* its device nodes, variables and annotations */
+	struct booked_answer *parts; /* its device nodes, variables, annotations and metadata */
 	struct strings *names;       /* its CDI devices; NULL: not wanted */
 	/* For each of the nodes, "PERMISSIONS PATH" in the container; NULL: not wanted. */
 	struct strings *targets;

@@ -418,7 +418,7 @@ static void test_one_broken_resource(void **state)
 	} cases[] = {
 		{ "name = \"v.e/x\";\ndriver = \"path\";\nmatch = \"/dev/x\";\nzork = 1;",
 			"resource \"v.e/x\": unknown key \"zork\", the keys here are: name, preset, driver, "
-			"enabled, overlap, topology, prefer, registration, serve, dra, capacity, user, host_root, match, where, exclude, cordon, expect, labels, share, "
+			"enabled, overlap, topology, prefer, registration, serve, dra, capacity, user, host_root, match, where, exclude, cordon, expect, labels, metadata, share, "
 			"container, cdi_spec, health, missing, evict_bare, force_after, allocate, prestart, release, parameters" },
 		{ "", "resource: name: is missing" },
 		{ "name = ",

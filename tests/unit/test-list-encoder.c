@@ -314,10 +314,11 @@ static void test_failed_answer_notes_nothing(void **state)
 	}
 	request.container_requests = pointers;
 	request.n_container_requests = 2;
-	assert_int_equal(response_allocate(&offer, &request, NULL, &data, &size, &error), -ENOENT);
+	assert_int_equal(
+		response_allocate(&offer, &request, NULL, NULL, &data, &size, &error), -ENOENT);
 	assert_false(device_was_assigned(device));
 	request.n_container_requests = 1;
-	assert_int_equal(response_allocate(&offer, &request, NULL, &data, &size, &error), 0);
+	assert_int_equal(response_allocate(&offer, &request, NULL, NULL, &data, &size, &error), 0);
 	assert_true(device_was_assigned(device));
 	free(data);
 	device_unref(device);

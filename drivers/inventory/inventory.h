@@ -46,6 +46,7 @@ struct snapshot_unit {
 	bool present;                  /* the last scan found it; if not it is not healthy either */
 	bool may_be_gone;              /* see unit_may_be_gone() */
 	bool healthy;
+	bool in_use;            /* a pod or a claim has one of its ids */
 	bool claimed_by_other;  /* it belongs to another resource, is in use by the device plugin
 				 * while DRA serves it or the other way round, or is of the same
 				 * whole as a device in use; and is not offered */

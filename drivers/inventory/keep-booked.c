@@ -92,8 +92,10 @@ static int apply_effect(struct unit *unit, const struct booking_effect *effect)
 		return r;
 	unit->numa_kept = effect->numa_kept;
 	unit->withheld = effect->withheld;
-	matters =
-		matters || r > 0 || unit->device->absence || was_withheld || unit_is_withheld(unit);
+	matters = matters || r > 0 || unit->device->absence || was_withheld ||
+		unit_is_withheld(unit) ||
+		/* Whether a pod loses it. */
+		(!unit->present && unit->in_use != effect->in_use);
 	if (unit->booked != effect->booked || unit->in_use != effect->in_use || r > 0 ||
 		was_withheld != unit_is_withheld(unit)) {
 		unit->booked = effect->booked;
@@ -157,6 +159,7 @@ static int placeholder_new(struct unit_list *list, const struct booking *booking
 	unit->owner = list->owner;
 	unit->list = list;
 	unit->booked = true;
+	unit->in_use = booking->uses & BOOKED_ALONE;
 	unit->since = now_usec(CLOCK_REALTIME);
 	unit->excluded = excluded ? device_ref(excluded) : NULL;
 	unit->reason = strdup(reason);
@@ -193,6 +196,7 @@ static int find_placeholder(
 		: NULL;
 
 	if (old && streq((*old)->reason, reason) && same_device((*old)->excluded, excluded) &&
+		(*old)->in_use == (bool)(booking->uses & BOOKED_ALONE) &&
 		booking_has_numa(booking, (*old)->device->numa, (*old)->device->n_numa)) {
 		*ret = *old;
 		return 0;

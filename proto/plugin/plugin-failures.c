@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which failures of devices the supervisor gets, which decides about eviction: those with
- * the severity "evict", of devices that are this resource's. A device that is listed only because
- * the kubelet has booked it is missing, unless the configuration excludes it.
+ * the severity "evict", of devices that are this resource's. A device that a pod or a claim has,
+ * and that no scan finds, is missing, unless the configuration excludes it. One that is free is no
+ * failure: no pod loses it, and administrators unplug devices.
  */
 #include "common/json-write.h"
 #include "common/sealed.h"
@@ -35,7 +36,7 @@ static void write_failure(
 
 static bool is_missing(const struct snapshot_unit *unit)
 {
-	return !unit->present && !unit->excluded &&
+	return !unit->present && unit->in_use && !unit->excluded &&
 		(unit->cause == CAUSE_GONE || unit->cause == CAUSE_BOOKED);
 }
 

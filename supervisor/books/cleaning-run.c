@@ -131,7 +131,8 @@ static void on_node_users(const char *user, const char *failure, void *userdata)
 		&cleaning->devices, cleaning->asked_resource, cleaning->asked_id);
 
 	cleaning_run_look_soon(cleaning);
-	if (!dirty)
+	/* An administrator may have decided meanwhile. */
+	if (!dirty || dirty->clean)
 		return;
 	if (user && !*user) {
 		dirty->unused_at = now_usec(CLOCK_MONOTONIC);

@@ -608,18 +608,33 @@ int cleaning_send(struct cleaning *cleaning, struct child *child)
 	return r;
 }
 
+/* Whether the device waits to be cleaned, perhaps for a process that never ends. */
+static bool is_waiting(const struct cleaning *cleaning, const struct dirty *dirty)
+{
+	struct usage usage = { 0 };
+	bool waits = !dirty->clean && dirty->number == 0 &&
+		usage_of(cleaning, dirty, &usage) >= 0 && !usage_is_any(dirty, &usage);
+
+	usage_done(&usage);
+	return waits;
+}
+
 bool cleaning_resume(struct cleaning *cleaning, const char *resource, const char *id, bool force)
 {
 	struct dirty *dirty = dirty_devices_find(&cleaning->devices, resource, id);
 
-	if (!dirty || !dirty->failure)
+	if (!dirty || (!dirty->failure && !is_waiting(cleaning, dirty)))
 		return false;
-	free(dirty->failure);
-	dirty->failure = NULL;
+	free(TAKE_PTR(dirty->failure));
 	dirty->again = 0;
 	cleaning->devices.unsaved = true;
-	if (force)
+	if (force) {
+		free(TAKE_PTR(dirty->open));
 		cleaning_run_note_clean(cleaning, dirty);
+		log_full(LOG_NOTICE,
+			&(const struct log_fields){ .resource = resource, .device = id },
+			"device %s counts as clean, as an administrator has decided", id);
+	}
 	cleaning_run_look_soon(cleaning);
 	return true;
 }

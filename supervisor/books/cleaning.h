@@ -50,8 +50,8 @@ int cleaning_take_for_claim(struct cleaning *cleaning, struct child *child, cons
  * cleaned now; or -EBUSY with the error filled, while one is cleaned, or about to be. */
 int cleaning_end_claim(struct cleaning *cleaning, const char *claim_uid, struct error *error);
 
-/* Ends a failure: the device is cleaned again, or `force` counts as clean. Returns whether there
- * was one. */
+/* Ends a failure, or the wait for a process that has the device open: the device is cleaned again,
+ * or with `force` counts as clean. Returns whether there was one. */
 bool cleaning_resume(struct cleaning *cleaning, const char *resource, const char *id, bool force);
 
 struct cleaning *cleaning_free(struct cleaning *cleaning);

@@ -38,7 +38,8 @@ class EvictionTest(ToolTest):
 
     def configure(self, *resources, text=""):
         socket = os.path.join(self.node.kubelet_state, "pod-resources/kubelet.sock")
-        self.node.configure(*resources, kubelet=f'pod_resources_socket = "{socket}";',
+        self.node.configure(*resources, kubelet=f'pod_resources_socket = "{socket}"; pod_resources_interval = 1; '
+                                                f'pod_logs_dir = "{self.node.kubelet_state}/pod-logs";',
                             text=f'dra = {{ kubeconfig = "{self.kubeconfig}"; node = "node-a"; }}; {text}')
 
     def begin(self, *resources, settled=True, count=4, text=""):

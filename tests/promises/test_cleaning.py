@@ -341,6 +341,24 @@ class Cleaning(CleaningProgram, NodeTest):
         self.node.await_allocatable(gpu=1)
         self.assertEqual(len(self.log()), 2)
 
+    def test_administrator_decides_while_a_process_has_it_open(self):
+        """It counts as clean only if no pod has it, and until the next pod has had it."""
+        self.begin_with_node(timeout=60)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.open_node()
+        device = self.device()["id"]
+        self.assertEqual(self.resume("--force", GPU, device).returncode, 0)
+        self.assertEqual(list(self.dirty()), [device])
+        for pod in "ab":
+            self.remove(pod)
+            self.node.await_allocatable(gpu=0)
+            self.assertEqual(self.resume("--force", GPU, device).returncode, 0)
+            self.node.await_allocatable(gpu=1)
+            until(lambda: self.dirty() == {}, "the device to be clean")
+            self.assertIsNone(self.node.pod("b" if pod == "a" else "c", gpu=1)[1])
+        self.assertEqual(self.log(), [])
+        self.assertIn(f"device {device} counts as clean, as an administrator has decided", self.node.output())
+
     def test_probe_that_has_it_open(self):
         """devplugd's own programs do not keep a device from being cleaned."""
         script = self.node.path("probe")

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which pods lose a device that has failed: those of a device that is missing, all that share it, and what each refusal means."""
+import os
+import stat
 import unittest
 
 from eviction_node import EvictionTest
-from node import until
+from node import path, until
 from test_dra_rights import verb_of
 
 
@@ -12,6 +14,65 @@ class EvictedPods(EvictionTest):
         self.write(device, "broken")
         until(lambda: self.health("gpu")[device][0] == "Unhealthy", "the failure")
         self.show_allocatable(allocatable)
+
+    def begin_cards(self, count=4, more="", severity='severity = "evict"; evict_after = 0;'):
+        """Devices that a file each is the node of."""
+        os.mkdir(self.node.path("dev"))
+        for number in range(count):
+            self.plug(number)
+        self.begin(path("gpu", self.node.path("dev/gpu-*"), f"missing = {{ {severity} }}; {more}"), count=count)
+
+    def plug(self, number):
+        os.mknod(self.node.path(f"dev/gpu-{number}"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
+
+    def unplug(self, device):
+        os.unlink(self.node.path("dev/" + device.split(":")[-1]))
+
+    def test_missing_devices(self):
+        """A device that disappears is a failure if a pod has it, and ends when it returns."""
+        self.begin_cards()
+        first, second = self.run_pod("a"), self.run_pod("b")
+        self.unplug(first)
+        self.await_pod(first, "a", "waiting", "the Node still shows 4 allocatable")
+        self.show_allocatable(3)
+        self.await_pod(first, "a", "evicted")
+        self.end_pod("a")
+        until(lambda: not self.failures(), "the device to be free, which is no failure")
+        self.assertEqual((self.evictions(), self.is_ending("b")), (["a"], False))
+        # It returns in time.
+        self.plug(first[-1])
+        self.node.await_allocatable(gpu=4)
+        self.show_allocatable(4)
+        self.unplug(second)
+        until(lambda: self.failures(), "another failure")
+        self.plug(second[-1])
+        until(lambda: not self.failures(), "its end")
+        self.assertEqual(self.evictions(), ["a"])
+
+    def test_missing_devices_that_no_pod_has(self):
+        """They do not count for the brake: administrators unplug devices that are free."""
+        self.begin_cards()
+        device = self.run_pod("a")
+        free = {f"gpu-{number}" for number in range(4)} - {device.split(":")[-1]}
+        for name in sorted(free)[:2]:
+            self.unplug(name)
+        self.node.await_allocatable(gpu=2)
+        self.assertEqual(self.failures(), {})
+        self.unplug(device)
+        self.show_allocatable(1)
+        self.await_pod(device, "a", "evicted")
+
+    def test_missing_devices_and_the_brake(self):
+        self.begin_cards()
+        devices = [self.run_pod(name) for name in "abc"]
+        for device in devices[:2]:
+            self.unplug(device)
+        self.show_allocatable(2)
+        for device, name in zip(devices, "ab"):
+            self.await_pod(device, name, "evicted")
+        self.unplug(devices[2])
+        self.await_state(devices[2], "held", "many")
+        self.assertFalse(self.is_ending("c"))
 
     def test_rights_of_the_chart(self):
         """A pod of the DaemonSet evicts and deletes with the rights of the chart's values, and uses each."""

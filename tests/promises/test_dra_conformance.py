@@ -251,7 +251,7 @@ class Page(unittest.TestCase):
     def test_table_has_every_case(self):
         listed = subprocess.run([program("devplug-kubelet"), "conformance", "--list-cases"], capture_output=True, text=True, check=True)
         cases = re.findall(r"^(\d+) (dra-[a-z-]+): (.*)$", listed.stdout, re.M)
-        with open(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/dra-conformance.md")) as file:
+        with open(os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/contributing/dra-coverage.md")) as file:
             rows = re.findall(r"^\| (\d+) \| (\S+) \| (.*) \| ok \|$", file.read(), re.M)
         self.assertEqual(rows, cases)
         self.assertEqual({int(number) for number, _, _ in cases}, dra_cases())

@@ -18,7 +18,15 @@ def documented():
     """Types of members by their paths, by the words of the headline."""
     with open(ROOT + "/docs/json.md") as file:
         parts = re.split(r"^## ", file.read(), flags=re.M)[1:]
-    return {part.split("\n", 1)[0]: dict(re.findall(r"^\| `([^`]+)` \| ([a-z ]+) \|", part, re.M)) for part in parts}
+    found = {}
+    for part in parts:
+        # A heading has the beginning of the paths below it.
+        for section in re.split(r"^### ", part, flags=re.M):
+            before = re.match(r"`([^`]+)`\n", section)
+            found.setdefault(part.split("\n", 1)[0], {}).update(
+                (f"{before[1]}.{path}" if before else path, kind)
+                for path, kind in re.findall(r"^\| `([^`]+)` \| ([a-z ]+) \|", section, re.M))
+    return found
 
 
 def flatten(value, path=""):

@@ -26,7 +26,7 @@ static int on_health(sd_event_source *source, const struct signalfd_siginfo *inf
 static int on_list(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	driver_publish_slices(userdata);
-	return sd_event_source_set_time(source, usec + LIST_USEC);
+	return sd_event_source_set_time_relative(source, LIST_USEC);
 }
 
 static int add_timer(struct driver *driver)

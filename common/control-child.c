@@ -34,7 +34,7 @@ static const struct control_rule rules[] = {
 		.fields = FIELD_SESSION | FIELD_TEXT },
 	[CHILD_DEVICES] = { .name = "DEVICES",
 		.to_supervisor = true,
-		.fields = FIELD_DEVICES,
+		.fields = FIELD_DEVICES | FIELD_NUMBER,
 		.n_fds = 1,
 		.n_optional_fds = 1 },
 	[CHILD_FAILURES] = { .name = "FAILURES", .to_supervisor = true, .n_fds = 1 },

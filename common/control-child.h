@@ -55,8 +55,9 @@ enum child_type {
 				configuration stays applied */
 	CHILD_SERVING,       /* [session] the kubelet opened ListAndWatch */
 	CHILD_SESSION_ENDED, /* [session, text] why */
-	CHILD_DEVICES,       /* [devices, fd, fd?] sealed memfd with the inventory as JSON; sealed
-				memfd with the devices' health, to be saved */
+	CHILD_DEVICES,       /* [devices, number, fd, fd?] sealed memfd with the inventory as JSON;
+				sealed memfd with the devices' health, to be saved. The number
+				stays if only the numbers of allocations have changed */
 	CHILD_FAILURES,      /* [fd] sealed memfd with JSON: {"failures": an array of {"id",
 				"reason"?, "probe"?: the number of the probe, none: the device is
 				missing, "text", "could_not_run"?}, FAILURES_MAX at most, "devices":

@@ -112,20 +112,16 @@ static int on_repeat(sd_event_source *source, uint64_t usec, void *userdata)
 	return sd_event_source_set_time_relative(source, REPEAT_INTERVAL);
 }
 
-void dra_health_set(struct dra_health *health, const json_t *names)
+void dra_health_set(struct dra_health *health, json_t *names)
 {
-	json_t *copy;
+	bool same = health->names && json_equal(health->names, names);
 
-	if (health->names && json_equal(health->names, names))
-		return;
-	copy = json_deep_copy(names);
-	if (!copy) {
-		log_warning("the kubelet does not get the health of devices: out of memory");
-		return;
-	}
+	/* The newer one is kept also if both are equal, because others share it. */
+	(void)json_incref(names);
 	json_decref(health->names);
-	health->names = copy;
-	publish(health);
+	health->names = names;
+	if (!same)
+		publish(health);
 }
 
 int dra_health_new(

@@ -19,8 +19,8 @@ struct dra_health;
 int dra_health_new(
 	sd_event *event, struct rpc_server *server, const char *pool, struct dra_health **ret);
 
-/* The current devices by name, see struct dra_inventory. */
-void dra_health_set(struct dra_health *health, const json_t *names);
+/* The current devices by name, see struct dra_inventory; they do not change any more. */
+void dra_health_set(struct dra_health *health, json_t *names);
 
 /* Makes the message. Omits the reasons if it would be larger than the kubelet accepts. `now`:
  * seconds since the epoch. Returns 0 or -ENOMEM. */

@@ -10,6 +10,8 @@
  */
 #include "dra/dra-publisher.h"
 
+#include <malloc.h>
+
 #include "common/json-read.h"
 #include "common/log.h"
 #include "dra/model/dra-names.h"
@@ -156,12 +158,15 @@ static void report(struct dra_publisher *publisher, const char *failure)
 /* --- the end of a round --- */
 
 static void start_watch(struct dra_publisher *publisher);
+static void save_memory(struct dra_publisher *publisher);
 
 static void end_round(struct dra_publisher *publisher)
 {
 	publisher->step = STEP_IDLE;
 	publisher->delay = 0;
 	publisher->published = !publisher->again;
+	if (publisher->n_writes > 0)
+		save_memory(publisher);
 	forget_writes(publisher);
 	(void)sd_event_source_set_enabled(publisher->slow_timer, SD_EVENT_OFF);
 	report(publisher, publisher->watch_failure ?: "");
@@ -416,9 +421,11 @@ static int compare_slice(struct dra_publisher *publisher, const struct dra_pool 
 		return -ENOMEM;
 	if (stored && json_object_set_new(comparison->taken, name_of(stored), json_true()) < 0)
 		return -ENOMEM;
-	if (stored &&
-		(stored_slice_is(stored, wanted) ||
-			stored_slice_is_settled(publisher->settled, stored, wanted)))
+	if (stored && stored_slice_is(stored, wanted)) {
+		stored_slice_share(stored, wanted);
+		return 0;
+	}
+	if (stored && stored_slice_is_settled(publisher->settled, stored, wanted))
 		return 0;
 	comparison->different += stored != NULL;
 	comparison->missing += stored == NULL;
@@ -462,6 +469,24 @@ static int compare_all(struct dra_publisher *publisher, const struct dra_pool *p
 	}
 	*ret = comparison;
 	return r;
+}
+
+/* The answers of the server have all devices a second time, and took a multiple of what stays. */
+static void save_memory(struct dra_publisher *publisher)
+{
+	const struct dra_pool pool = {
+		.driver = publisher->driver,
+		.node = publisher->node,
+		.generation = publisher->generation,
+	};
+	bool many = publisher->n_writes > 1;
+	struct comparison comparison;
+
+	forget_writes(publisher);
+	(void)compare_all(publisher, &pool, true, &comparison);
+	json_decref(comparison.taken);
+	if (many)
+		(void)malloc_trim(0);
 }
 
 static int make_writes(struct dra_publisher *publisher)
@@ -820,7 +845,7 @@ const json_t *dra_publisher_published(const struct dra_publisher *publisher)
 	return publisher->published ? publisher->resources : NULL;
 }
 
-const json_t *dra_publisher_names(const struct dra_publisher *publisher)
+json_t *dra_publisher_names(const struct dra_publisher *publisher)
 {
 	return publisher->inventory.names;
 }

@@ -43,7 +43,7 @@ void dra_publisher_registered(struct dra_publisher *publisher);
 const json_t *dra_publisher_published(const struct dra_publisher *publisher);
 
 /* The resource and id of each device, see struct dra_inventory. The publisher owns the result. */
-const json_t *dra_publisher_names(const struct dra_publisher *publisher);
+json_t *dra_publisher_names(const struct dra_publisher *publisher);
 
 struct dra_publisher *dra_publisher_free(struct dra_publisher *publisher);
 DEFINE_CLEANUP(struct dra_publisher *, dra_publisher_free)

@@ -79,7 +79,7 @@ static json_t *make_attributes(
 	const char *driver, const char *resource, const json_t *device, size_t n_capacities)
 {
 	json_t *reported = json_object_get(device, "attributes"), *value;
-	const char *id = text_of(device, "id"), *address, *key;
+	const char *id = text_of(device, "id"), *key;
 	const json_t *numa = json_object_get(device, "numa");
 	json_t *attributes = json_object();
 	char name[ATTRIBUTE_VALUE_MAX + 1];
@@ -93,9 +93,13 @@ static json_t *make_attributes(
 	json_object_foreach(reported, key, value) if (is_valid(driver, key, value) &&
 		json_object_size(attributes) + n_capacities + N_CNI < ATTRIBUTES_MAX)
 		add_attribute(attributes, key, json_incref(value));
-	address = text_of(json_object_get(attributes, ATTRIBUTE_PCI_ADDRESS), "string");
-	add_string(attributes, ATTRIBUTE_CNI_DEVICE, *address ? address : id);
-	add_string(attributes, ATTRIBUTE_CNI_RESOURCE, name);
+	/* The values are shared, because a node may have many devices. */
+	value = json_object_get(attributes, ATTRIBUTE_PCI_ADDRESS);
+	if (!*text_of(value, "string"))
+		value = json_object_get(attributes, "id");
+	add_attribute(attributes, ATTRIBUTE_CNI_DEVICE, json_incref(value));
+	add_attribute(attributes, ATTRIBUTE_CNI_RESOURCE,
+		json_incref(json_object_get(attributes, "resource")));
 	return attributes;
 }
 
@@ -676,6 +680,7 @@ void dra_devices_strip(json_t *devices)
 {
 	/* Members for people. They change at each allocation, which changes no slice. */
 	static const char *const unused[] = { "allocations", "changes", "since" };
+	static const char *const often_empty[] = { "attributes", "capacity" };
 	json_t *device;
 	size_t i;
 
@@ -683,5 +688,8 @@ void dra_devices_strip(json_t *devices)
 	{
 		for (size_t k = 0; k < ARRAY_SIZE(unused); k++)
 			(void)json_object_del(device, unused[k]);
+		for (size_t k = 0; k < ARRAY_SIZE(often_empty); k++)
+			if (json_object_size(json_object_get(device, often_empty[k])) == 0)
+				(void)json_object_del(device, often_empty[k]);
 	}
 }

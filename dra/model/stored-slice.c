@@ -6,23 +6,54 @@
 
 #include "common/json-read.h"
 
-/* The server adds to taints the time when they were added. */
-static json_t *comparable_devices(const json_t *devices)
+/* Whether the members are the same, except that one. */
+static bool is_same_without(const json_t *a, const json_t *b, const char *except)
 {
-	json_t *copy = json_deep_copy(devices), *device, *taint;
-	size_t i, k;
+	size_t n_a = json_object_size(a) - (json_object_get(a, except) != NULL);
+	size_t n_b = json_object_size(b) - (json_object_get(b, except) != NULL);
+	const char *key;
+	json_t *value;
 
-	json_array_foreach(copy, i, device) json_array_foreach(json_object_get(device, "taints"), k,
-		taint)(void) json_object_del(taint, "timeAdded");
-	return copy;
+	if (n_a != n_b)
+		return false;
+	json_object_foreach((json_t *)(uintptr_t)a, key, value)
+	{
+		if (!streq(key, except) && !json_equal(value, json_object_get(b, key)))
+			return false;
+	}
+	return true;
+}
+
+/* The server adds to taints the time when they were added. */
+static bool has_same_taints(const json_t *a, const json_t *b)
+{
+	const json_t *taints = json_object_get(a, "taints"), *others = json_object_get(b, "taints");
+
+	if (!taints != !others || json_array_size(taints) != json_array_size(others))
+		return false;
+	for (size_t i = 0; i < json_array_size(taints); i++)
+		if (!is_same_without(
+			    json_array_get(taints, i), json_array_get(others, i), "timeAdded"))
+			return false;
+	return true;
+}
+
+static bool has_same_devices(const json_t *a, const json_t *b)
+{
+	/* An empty list may not be stored. */
+	if (json_array_size(a) != json_array_size(b))
+		return false;
+	for (size_t i = 0; a != b && i < json_array_size(a); i++)
+		if (!is_same_without(json_array_get(a, i), json_array_get(b, i), "taints") ||
+			!has_same_taints(json_array_get(a, i), json_array_get(b, i)))
+			return false;
+	return true;
 }
 
 bool stored_slice_is(const json_t *stored, const json_t *wanted)
 {
 	static const char *const members[] = { "driver", "nodeName", "pool" };
 	const json_t *a = json_object_get(stored, "spec"), *b = json_object_get(wanted, "spec");
-	json_auto_t *ours = comparable_devices(json_object_get(b, "devices"));
-	json_auto_t *theirs = comparable_devices(json_object_get(a, "devices"));
 
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
 		if (!json_equal(json_object_get(a, members[i]), json_object_get(b, members[i])))
@@ -33,8 +64,15 @@ bool stored_slice_is(const json_t *stored, const json_t *wanted)
 		!json_equal(
 			json_object_get(a, "sharedCounters"), json_object_get(b, "sharedCounters")))
 		return false;
-	/* An empty list may not be stored. */
-	return json_array_size(theirs) == 0 ? json_array_size(ours) == 0 : json_equal(ours, theirs);
+	return has_same_devices(json_object_get(a, "devices"), json_object_get(b, "devices"));
+}
+
+void stored_slice_share(json_t *stored, const json_t *wanted)
+{
+	json_t *devices = json_object_get(json_object_get(wanted, "spec"), "devices");
+
+	if (json_array_size(devices) > 0)
+		(void)json_object_set(json_object_get(stored, "spec"), "devices", devices);
 }
 
 static const char *name_of(const json_t *object)

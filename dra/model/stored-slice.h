@@ -13,6 +13,10 @@
 /* Whether the stored slice has the wanted content. */
 bool stored_slice_is(const json_t *stored, const json_t *wanted);
 
+/* Has the stored slice, which is as wanted, share the wanted devices. What the server adds to its
+ * own is the time of taints, see taint_times_take(). */
+void stored_slice_share(json_t *stored, const json_t *wanted);
+
 /* Notes in `settled` (by name) that the server answered `sent` with `stored`, if that has other
  * content: writing the same again would change nothing. Returns 0 or -ENOMEM. */
 int stored_slice_settle(json_t *settled, const json_t *sent, const json_t *stored);

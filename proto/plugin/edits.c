@@ -94,7 +94,7 @@ static void send_answer(struct edits *edits)
 	}
 	plugin_send(plugin->event, &message);
 	if (!edits->again)
-		plugin_report(plugin);
+		plugin_report_counts(plugin);
 	(void)edits_free(edits);
 }
 

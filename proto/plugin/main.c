@@ -93,7 +93,7 @@ static void on_allocated(const char *const *ids, size_t n_ids, void *userdata)
 		log_info("allocated %s and %zu more", ids[0], n_ids - 1);
 	else
 		log_info("allocated %s", ids[0]);
-	plugin_report(plugin);
+	plugin_report_counts(plugin);
 }
 
 static void offer_again(struct plugin *plugin, int changed)

@@ -372,6 +372,8 @@ static int report_devices(struct plugin *plugin)
 	if (devices_fd < 0 || state_fd < 0)
 		return -EMFILE;
 	compare(plugin, snapshot);
+	/* The comparison may be the first one. */
+	plugin->report_version += plugin->applied_config->declaration->expect > 0;
 	r = write_inventory(devices_fd, plugin, snapshot, &message);
 	if (r >= 0)
 		r = sealed_end(devices_fd);
@@ -383,6 +385,7 @@ static int report_devices(struct plugin *plugin)
 	if (r < 0)
 		return r;
 	message.healthy_ids += count_readmitted(plugin);
+	message.number = plugin->report_version;
 	message.fds[0] = devices_fd;
 	message.fds[1] = state_fd;
 	r = control_send(CONTROL_FD, &message);
@@ -429,6 +432,12 @@ void plugin_report_overdue(struct plugin *plugin)
 }
 
 void plugin_report(struct plugin *plugin)
+{
+	plugin->report_version++;
+	plugin_report_counts(plugin);
+}
+
+void plugin_report_counts(struct plugin *plugin)
 {
 	uint64_t soon = now_usec(CLOCK_MONOTONIC) + REPORT_DELAY;
 	int r;

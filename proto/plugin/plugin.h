@@ -27,7 +27,8 @@ struct plugin {
 	const char *resource;
 	uid_t supervisor_uid;
 	sd_event_source *alive_source, *report_source;
-	struct pace reporting; /* devices to the supervisor */
+	struct pace reporting;   /* devices to the supervisor */
+	uint64_t report_version; /* see CHILD_DEVICES */
 
 	struct housekeeping housekeeping;
 
@@ -82,6 +83,9 @@ void plugin_offer(struct plugin *plugin);
 
 /* Reports the inventory to the supervisor: the first time at once, later after urgent work. */
 void plugin_report(struct plugin *plugin);
+
+/* The same, if nothing has changed but the numbers of allocations. */
+void plugin_report_counts(struct plugin *plugin);
 
 /* Sends the supervisor the devices whose pods are to be evicted, if the configuration evicts any.
  * Returns 0 or negative errno, as control_send(). */

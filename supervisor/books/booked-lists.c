@@ -9,6 +9,7 @@
 #include "common/json-read.h"
 #include "common/offered-id.h"
 #include "dra/model/dra-names.h"
+#include "supervisor/books/dra-claim.h"
 
 /* --- what was forgotten --- */
 
@@ -180,27 +181,24 @@ static int add_checkpoint(const struct booked *booked, struct collection *collec
  * answer of PodResources. */
 static int add_claims(const struct booked *booked, struct collection *collection)
 {
-	json_auto_t *rows = booked_lists_claims_of(booked, collection->resource);
-	int r = rows ? 0 : -ENOMEM;
-	const json_t *row;
-	size_t i;
+	const struct dra_claims *claims = booked->manager->dra_claims;
+	struct dra_claims_cursor cursor = { 0 };
+	const json_t *device;
+	int r = 0;
 
-	json_array_foreach(rows, i, row)
-	{
-		bool admin = json_is_true(json_object_get(row, "admin"));
+	while (claims && r >= 0 &&
+		(device = dra_claims_next_device(claims, collection->resource, &cursor))) {
 		struct bookings *list;
 
-		if (r < 0)
-			break;
-		r = find_list(collection, text_of(row, "resource"), &list);
+		r = find_list(collection, text_of(device, "resource"), &list);
 		if (r >= 0)
-			r = bookings_add(list, text_of(row, "id"),
-				admin ? BOOKED_BY_ADMIN : BOOKED_BY_CLAIM, NULL, 0, 0);
+			r = bookings_add(list, text_of(device, "id"),
+				dra_claim_is_admin(device) ? BOOKED_BY_ADMIN : BOOKED_BY_CLAIM,
+				NULL, 0, 0);
 		r = r == -ENOENT ? 0 : r;
 	}
-	if (r >= 0 && collection->resource && booked->manager->dra_claims)
-		r = dra_claims_add_answers(
-			booked->manager->dra_claims, collection->resource, collection->bookings);
+	if (r >= 0 && collection->resource && claims)
+		r = dra_claims_add_answers(claims, collection->resource, collection->bookings);
 	return r;
 }
 

@@ -14,6 +14,7 @@
 #include "supervisor/books/booked.h"
 #include "supervisor/books/cleaning-run.h"
 #include "supervisor/books/cleaning-starts.h"
+#include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/books/plugin-metadata.h"
 #include "supervisor/books/pod-resources.h"
@@ -211,20 +212,18 @@ static bool look_at(struct cleaning *cleaning, struct dirty *dirty, uint64_t wri
 static void find_claims(struct cleaning *cleaning)
 {
 	const struct dra_claims *claims = cleaning->manager->dra_claims;
-	json_auto_t *rows = claims ? dra_claims_of(claims, NULL) : NULL;
-	const json_t *row;
-	size_t i;
+	struct dra_claims_cursor cursor = { 0 };
+	const json_t *device;
 
-	json_array_foreach(rows, i, row)
-	{
+	while (claims && (device = dra_claims_next_device(claims, NULL, &cursor))) {
 		const struct child *child =
-			cleaning_run_ready_child(cleaning, text_of(row, "resource"));
+			cleaning_run_ready_child(cleaning, text_of(device, "resource"));
 		char id[OFFERED_ID_MAX + 1];
 		struct dirty *dirty;
 
-		if (!child || json_is_true(json_object_get(row, "admin")))
+		if (!child || dra_claim_is_admin(device))
 			continue;
-		cleaning_run_device_of(child, text_of(row, "id"), id);
+		cleaning_run_device_of(child, text_of(device, "id"), id);
 		(void)dirty_devices_add(&cleaning->devices, child->resource->name, id, &dirty);
 	}
 }

@@ -462,15 +462,34 @@ uint64_t dra_claims_revision(const struct dra_claims *claims)
 	return claims->revision;
 }
 
-/* Adds the claim's devices of the resource, NULL: of all. Returns 0 or -ENOMEM. */
-static int add_rows(json_t *rows, const json_t *claim, const char *resource)
+const json_t *dra_claims_next_device(
+	const struct dra_claims *claims, const char *resource, struct dra_claims_cursor *cursor)
 {
-	for (size_t i = 0; i < dra_claim_count(claim); i++) {
-		const json_t *device = dra_claim_device(claim, i);
+	for (; cursor->claim < claims->n_items; cursor->claim++, cursor->device = 0) {
+		const json_t *claim = claims->items[cursor->claim]->json;
 
-		if (dra_claim_is_forgotten(device) ||
-			(resource && !streq(text_of(device, "resource"), resource)))
-			continue;
+		while (cursor->device < dra_claim_count(claim)) {
+			const json_t *device = dra_claim_device(claim, cursor->device++);
+
+			if (!dra_claim_is_forgotten(device) &&
+				(!resource || streq(text_of(device, "resource"), resource))) {
+				cursor->json = claim;
+				return device;
+			}
+		}
+	}
+	return NULL;
+}
+
+json_t *dra_claims_of(const struct dra_claims *claims, const char *resource)
+{
+	struct dra_claims_cursor cursor = { 0 };
+	json_auto_t *rows = json_array();
+	const json_t *device;
+
+	while ((device = dra_claims_next_device(claims, resource, &cursor))) {
+		const json_t *claim = cursor.json;
+
 		if (json_array_append_new(rows,
 			    json_pack("{s:O, s:O, s:O, s:O, s:O, s:O, s:s, s:O, s:O*, s:O*}", "id",
 				    json_object_get(device, "id"), "namespace",
@@ -483,18 +502,8 @@ static int add_rows(json_t *rows, const json_t *claim, const char *resource)
 				    json_object_get(device, "name"), "share",
 				    json_object_get(device, "share"), "amounts",
 				    json_object_get(device, "amounts"))) < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-json_t *dra_claims_of(const struct dra_claims *claims, const char *resource)
-{
-	json_auto_t *rows = json_array();
-
-	for (size_t i = 0; i < claims->n_items; i++)
-		if (add_rows(rows, claims->items[i]->json, resource) < 0)
 			return NULL;
+	}
 	return json_incref(rows);
 }
 

@@ -78,6 +78,16 @@ json_t *dra_claims_devices(const struct dra_claims *claims);
 json_t *dra_claims_held(const struct dra_claims *claims);
 uint64_t dra_claims_revision(const struct dra_claims *claims);
 
+/* Where an iteration is. */
+struct dra_claims_cursor {
+	size_t claim, device; /* of the next one */
+	const json_t *json;   /* the claim of the last one */
+};
+
+/* The next device of a resource, NULL: of all; NULL: there are no more. */
+const json_t *dra_claims_next_device(
+	const struct dra_claims *claims, const char *resource, struct dra_claims_cursor *cursor);
+
 /* The devices of a resource, NULL: of all: an array of {"id", "namespace", "name", "uid",
  * "resource", "admin", "driver", "device"}, and "share" and "amounts" if it has them, with the
  * offered id, the claim and the name in slices, a new reference. NULL: no memory. */

@@ -41,6 +41,7 @@ static void forget_process(struct child *child)
 	claimant_end_process(child->claimant);
 	proposal_end_process(child->proposal);
 	child->devices_fd = foreign_close(child->devices_fd);
+	child->devices_version = 0;
 	child->host->on_edits(child, NULL, child->host->userdata);
 	(void)child->host->on_cleaning(child, NULL, child->host->userdata);
 }
@@ -75,7 +76,9 @@ static int take_document(struct child *child, struct control_message *message)
 	child->devices_fd = foreign_close(child->devices_fd);
 	if (!child->devices_too_large)
 		child->devices_fd = TAKE_FD(message->fds[0]);
-	child->devices_passed_on = false;
+	if (message->number != child->devices_version)
+		child->devices_passed_on = false;
+	child->devices_version = message->number;
 	return 0;
 }
 

@@ -93,7 +93,8 @@ struct child {
 	/* The process's own document with its devices, for clients and helper processes: a sealed
 	 * memfd of CONTROL_DEVICES_MAX bytes at most; -EBADF: none. Its content is not checked. */
 	int devices_fd;
-	bool devices_passed_on;      /* to devplugd-cluster */
+	uint64_t devices_version;    /* the number of CHILD_DEVICES; 0: none */
+	bool devices_passed_on;      /* this version, to devplugd-cluster */
 	uint64_t dra_driver;         /* whose session it has; 0: none */
 	bool published;              /* in ResourceSlices, since DRA's driver was registered */
 	uint64_t devices_not_before; /* when it may get the next one */

@@ -492,7 +492,7 @@ static void store_much(void)
 
 	if (ftruncate(fd, 1LL << 40) < 0 || sealed_end(fd) < 0)
 		perror("a large memfd");
-	say(CHILD_DEVICES, 0, fd);
+	say(CHILD_DEVICES, 1, fd);
 }
 
 /* A seal that can still be added, such as F_SEAL_FUTURE_WRITE, is as much a change as any. */
@@ -503,7 +503,7 @@ static void keep_writable(void)
 	if (write(fd, "{}", 2) < 0 ||
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
 		perror("a memfd");
-	say(CHILD_DEVICES, 0, fd);
+	say(CHILD_DEVICES, 1, fd);
 }
 
 static void claim_too_much(void)

@@ -499,7 +499,7 @@ static void test_malformed(void **state)
 		{ { .type = CHILD_OWNERS, .number = 1 }, sizeof(struct wire), 2 },
 		{ { .type = CHILD_OWNERS }, sizeof(struct wire), 0 },
 		{ { .type = CHILD_DEVICES }, sizeof(struct wire), 3 },
-		{ { .type = CHILD_DEVICES, .healthy = 1 }, sizeof(struct wire), 1 },
+		{ { .type = CHILD_DEVICES, .healthy = 1, .number = 1 }, sizeof(struct wire), 1 },
 		{ { .type = CHILD_REFUSED, .text_length = 5 }, sizeof(struct wire), 0 },
 		{ { .type = CHILD_REFUSED, .text_length = 5 }, sizeof(struct wire) + 4, 0 },
 		{ { .type = CHILD_READY, .text_length = 5 }, sizeof(struct wire) + 5, 0 },

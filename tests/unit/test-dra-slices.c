@@ -888,6 +888,23 @@ static void test_times_of_taints(void **state)
 	assert_int_equal(json_object_size(times), 0);
 }
 
+/* What is stored takes no memory for devices that are as wanted. */
+static void test_shared_devices(void **state)
+{
+	json_auto_t *stored = slice_of(TAINTED("hot", "NoSchedule", SINCE("t1")));
+	json_auto_t *wanted = slice_of(TAINTED("hot", "NoSchedule", ""));
+	json_auto_t *untainted = slice_of("[{\"name\": \"a\"}, {\"name\": \"b\"}]");
+	json_auto_t *fewer = slice_of("[{\"name\": \"a\"}]");
+	json_t *devices = json_object_get(json_object_get(wanted, "spec"), "devices");
+
+	assert_false(stored_slice_is(stored, untainted));
+	assert_false(stored_slice_is(untainted, stored));
+	assert_false(stored_slice_is(untainted, fewer));
+	stored_slice_share(stored, wanted);
+	assert_ptr_equal(json_object_get(json_object_get(stored, "spec"), "devices"), devices);
+	assert_true(stored_slice_is(stored, wanted));
+}
+
 /* The driver has just started: the device may be there. */
 static void test_unknown_devices(void **state)
 {
@@ -928,6 +945,7 @@ int main(void)
 		cmocka_unit_test(test_unknown_devices),
 		cmocka_unit_test(test_parameters),
 		cmocka_unit_test(test_times_of_taints),
+		cmocka_unit_test(test_shared_devices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

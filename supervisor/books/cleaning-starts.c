@@ -81,16 +81,28 @@ int cleaning_starts_admit(struct cleaning *cleaning, struct dirty *dirty, const 
 		return error_set(error, -EBUSY,
 			"device %s is being cleaned after a pod, %lld s left; the kubelet will retry",
 			dirty->id, (long long)left);
-	if (dirty->number > 0 ||
-		(!known && !dirty->clean && dirty->users.count > 0 && !is_shared_with(usage, user)))
-		return 0;
+	return dirty->number == 0 &&
+		(known || dirty->clean || dirty->users.count == 0 || is_shared_with(usage, user));
+}
+
+int cleaning_starts_give(
+	struct cleaning *cleaning, struct dirty *dirty, const char *user, struct error *error)
+{
 	(void)strings_remove(&dirty->ended, user);
 	if (dirty->clean)
 		cleaning->devices.unsaved = true;
 	dirty->clean = false;
 	return cleaning_run_add_once(&cleaning->devices, &dirty->users, user) < 0
 		? error_set(error, -ENOMEM, "out of memory")
-		: 1;
+		: 0;
+}
+
+static int admit_user(struct cleaning *cleaning, struct dirty *dirty, const char *user,
+	const struct usage *usage, struct error *error)
+{
+	int r = cleaning_starts_admit(cleaning, dirty, user, usage, error);
+
+	return r > 0 && cleaning_starts_give(cleaning, dirty, user, error) < 0 ? -ENOMEM : r;
 }
 
 static int admit_id(struct cleaning *cleaning, const struct start *start, const char *offered,
@@ -109,7 +121,7 @@ static int admit_id(struct cleaning *cleaning, const struct start *start, const 
 	if (r >= 0)
 		r = usage_of(cleaning, dirty, &usage);
 	if (r >= 0)
-		r = cleaning_starts_admit(cleaning, dirty, user, &usage, error);
+		r = admit_user(cleaning, dirty, user, &usage, error);
 	else if (r == -ENODATA)
 		r = 0;
 	else

@@ -24,10 +24,14 @@ void cleaning_starts_answer(
 void cleaning_starts_take(
 	struct cleaning *cleaning, const struct child *child, uint64_t number, struct strings *ids);
 
-/* Lets the user have the device, or has it cleaned. Returns 1 if the user may have it, 0 if not
- * yet, or negative errno with the error filled. */
+/* Whether the user may have the device; if not, it is cleaned. Returns 1, 0: not yet, or negative
+ * errno with the error filled. */
 int cleaning_starts_admit(struct cleaning *cleaning, struct dirty *dirty, const char *user,
 	const struct usage *usage, struct error *error);
+
+/* The user has the device from now on. Returns 0, or -ENOMEM with the error filled. */
+int cleaning_starts_give(
+	struct cleaning *cleaning, struct dirty *dirty, const char *user, struct error *error);
 
 /* Answers those that are decided. */
 void cleaning_starts_try(struct cleaning *cleaning);

@@ -483,30 +483,53 @@ static int say_wait(const struct cleaning *cleaning, const struct dirty *dirty, 
 		dirty->open ? ": " : "", dirty->open ?: "");
 }
 
-int cleaning_take_for_claim(struct cleaning *cleaning, struct child *child, const char *offered,
-	const char *claim_uid, struct error *error)
+/* Finds the device, and whether the claim may have it. */
+static int admit_claim(struct cleaning *cleaning, const struct child *child, const char *offered,
+	const char *user, struct dirty **ret, struct error *error)
 {
-	char user[CLAIM_USER_MAX], id[OFFERED_ID_MAX + 1];
 	struct usage usage = { 0 };
-	struct dirty *dirty;
+	char id[OFFERED_ID_MAX + 1];
 	int r;
 
-	name_claim(claim_uid, user);
 	cleaning_run_device_of(child, offered, id);
-	r = dirty_devices_add(&cleaning->devices, child->resource->name, id, &dirty);
+	r = dirty_devices_add(&cleaning->devices, child->resource->name, id, ret);
 	if (r >= 0)
-		r = usage_of(cleaning, dirty, &usage);
+		r = usage_of(cleaning, *ret, &usage);
 	if (r >= 0 && usage.live.count == 0)
-		r = note_missed(cleaning, dirty);
+		r = note_missed(cleaning, *ret);
 	if (r < 0)
 		r = error_set(error, r, "cannot determine whether device %s is clean: %s", id,
 			strerror(-r));
 	else
-		r = cleaning_starts_admit(cleaning, dirty, user, &usage, error);
+		r = cleaning_starts_admit(cleaning, *ret, user, &usage, error);
 	usage_done(&usage);
 	cleaning_run_look_soon(cleaning);
-	if (r <= 0)
-		return r < 0 ? r : say_wait(cleaning, dirty, error);
+	return r == 0 ? say_wait(cleaning, *ret, error) : r;
+}
+
+int cleaning_check_for_claim(struct cleaning *cleaning, const struct child *child,
+	const char *offered, const char *claim_uid, struct error *error)
+{
+	char user[CLAIM_USER_MAX];
+	struct dirty *dirty;
+
+	name_claim(claim_uid, user);
+	return admit_claim(cleaning, child, offered, user, &dirty, error);
+}
+
+int cleaning_take_for_claim(struct cleaning *cleaning, const struct child *child,
+	const char *offered, const char *claim_uid, struct error *error)
+{
+	char user[CLAIM_USER_MAX];
+	struct dirty *dirty;
+	int r;
+
+	name_claim(claim_uid, user);
+	r = admit_claim(cleaning, child, offered, user, &dirty, error);
+	if (r >= 0)
+		r = cleaning_starts_give(cleaning, dirty, user, error);
+	if (r < 0)
+		return r;
 	if (strings_add_once(&dirty->preparing, user) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	/* Until the claim is prepared; its programs end earlier. */

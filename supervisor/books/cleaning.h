@@ -41,10 +41,15 @@ int cleaning_send(struct cleaning *cleaning, struct child *child);
 /* Who waits until devices of claims are clean: called when some may be. */
 void cleaning_observe(struct cleaning *cleaning, void (*handler)(void *userdata), void *userdata);
 
-/* A claim is about to be prepared with a device, by its offered id. Returns 0 if the claim may have
- * it, which is saved, or negative errno with the error filled; -EBUSY: it is cleaned first. */
-int cleaning_take_for_claim(struct cleaning *cleaning, struct child *child, const char *offered,
-	const char *claim_uid, struct error *error);
+/* Whether a claim may have a device, by its offered id. Returns 0, or negative errno with the error
+ * filled; -EBUSY: it is cleaned first. */
+int cleaning_check_for_claim(struct cleaning *cleaning, const struct child *child,
+	const char *offered, const char *claim_uid, struct error *error);
+
+/* The same, and the claim has it from now on, which is saved. To be called before the claim's
+ * programs run. */
+int cleaning_take_for_claim(struct cleaning *cleaning, const struct child *child,
+	const char *offered, const char *claim_uid, struct error *error);
 
 /* The claim is unprepared. Returns 0 if none of its devices is left to be cleaned, or could be
  * cleaned now; or -EBUSY with the error filled, while one is cleaned, or about to be. */

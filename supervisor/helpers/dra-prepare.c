@@ -103,6 +103,7 @@ static void finish(struct preparation *preparation, const json_t *claim, const s
 			break;
 		}
 	all->count--;
+	dra_question_release(all->manager, preparation->claim, claim);
 	answer(preparation, claim, error);
 	(void)preparation_free(preparation);
 	go_on(all);
@@ -186,6 +187,44 @@ static void set_request(struct preparation *preparation, const struct dra_reques
 	plan_timer(preparation);
 }
 
+/* --- what a claim takes --- */
+
+typedef int (*clean_function)(struct cleaning *cleaning, const struct child *child,
+	const char *offered, const char *claim_uid, struct error *error);
+
+static int for_each_cleaned(
+	struct manager *manager, const json_t *claim, clean_function function, struct error *error)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++) {
+		const json_t *device = dra_claim_device(claim, i);
+		const struct child *child =
+			manager_find_child(manager, text_of(device, "resource"));
+		const struct declaration *declaration = child ? child_declaration(child) : NULL;
+
+		if (declaration && declaration_cleans(declaration) && !dra_claim_is_admin(device))
+			r = function(manager->cleaning, child, text_of(device, "id"),
+				text_of(claim, "uid"), error);
+	}
+	return r;
+}
+
+/* Devices that are dirty after another pod are cleaned first. A claim that waits for one takes none
+ * of them. */
+static int await_clean(struct manager *manager, const json_t *claim, struct error *error)
+{
+	return for_each_cleaned(manager, claim, cleaning_check_for_claim, error);
+}
+
+/* From here on, programs may run with the devices. */
+static int take_clean(struct manager *manager, const json_t *claim, struct error *error)
+{
+	int r = await_clean(manager, claim, error);
+
+	return r < 0 ? r : for_each_cleaned(manager, claim, cleaning_take_for_claim, error);
+}
+
 /* --- steps --- */
 
 static void complete(struct preparation *preparation)
@@ -196,11 +235,8 @@ static void complete(struct preparation *preparation)
 
 	dra_claims_give_back(all->claims, preparation->reserved);
 	preparation->reserved = 0;
-	/* Meanwhile, a resource may have moved to the device plugin, and what was taken may have
-	 * expired (ARBITER_TAKEN_TIME). */
+	/* Meanwhile, a resource may have moved to the device plugin. */
 	r = dra_question_check_served(all->manager, preparation->claim, &error);
-	if (r >= 0)
-		r = dra_question_take(all->manager, preparation->claim, &error);
 	if (r >= 0)
 		r = dra_claims_add(
 			all->claims, preparation->claim, preparation->spec_devices, &error);
@@ -209,7 +245,9 @@ static void complete(struct preparation *preparation)
 
 static void step(struct preparation *preparation)
 {
+	struct manager *manager = preparation->all->manager;
 	struct error error = { 0 };
+	int r = 0;
 
 	while (preparation->at < dra_claim_count(preparation->claim) &&
 		!dra_claim_begins_group(preparation->claim, preparation->at))
@@ -221,8 +259,12 @@ static void step(struct preparation *preparation)
 	}
 	if (find_earlier(preparation))
 		return;
-	if (dra_question_ask(&preparation->question, preparation->all->manager, preparation->claim,
-		    preparation->at, false, &error) < 0) {
+	if (!preparation->begun)
+		r = take_clean(manager, preparation->claim, &error);
+	if (r >= 0)
+		r = dra_question_ask(&preparation->question, manager, preparation->claim,
+			preparation->at, false, &error);
+	if (r < 0) {
 		finish(preparation, NULL, &error);
 		return;
 	}
@@ -366,25 +408,6 @@ static int check(
 		return error_set(error, -ENOSPC,
 			"%d claims are prepared on this node; more are not accepted",
 			DRA_CLAIMS_MAX);
-	return r < 0 ? r : dra_question_take(preparations->manager, claim, error);
-}
-
-/* Devices that are dirty after another pod are cleaned first. Programs do not run before. */
-static int await_clean(
-	const struct dra_preparations *preparations, const json_t *claim, struct error *error)
-{
-	struct manager *manager = preparations->manager;
-	int r = 0;
-
-	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++) {
-		const json_t *device = dra_claim_device(claim, i);
-		struct child *child = manager_find_child(manager, text_of(device, "resource"));
-		const struct declaration *declaration = child ? child_declaration(child) : NULL;
-
-		if (declaration && declaration_cleans(declaration) && !dra_claim_is_admin(device))
-			r = cleaning_take_for_claim(manager->cleaning, child, text_of(device, "id"),
-				text_of(claim, "uid"), error);
-	}
 	return r;
 }
 
@@ -434,11 +457,15 @@ int dra_prepare_add(struct dra_preparations *preparations, json_t *claim,
 	if (r >= 0)
 		r = check(preparations, claim, error);
 	if (r >= 0)
-		r = await_clean(preparations, claim, error);
+		r = await_clean(preparations->manager, claim, error);
 	if (r >= 0)
 		r = make(preparations, claim, &preparation, error);
-	if (r < 0)
+	if (r >= 0)
+		r = dra_question_hold(preparations->manager, claim, error);
+	if (r < 0) {
+		(void)preparation_free(preparation);
 		return r;
+	}
 	while (*last)
 		last = &(*last)->next;
 	*last = preparation;

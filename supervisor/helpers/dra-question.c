@@ -112,19 +112,44 @@ int dra_question_resolve(const struct manager *manager, json_t *claim, struct er
 	return r;
 }
 
-int dra_question_take(const struct manager *manager, const json_t *claim, struct error *error)
+/* NULL: the claim does not hold the device. */
+static struct claimant *holder_of(const struct manager *manager, const json_t *device)
 {
-	int r = 0;
+	struct child *child = manager_find_child(manager, text_of(device, "resource"));
 
-	for (size_t i = 0; i < dra_claim_count(claim) && r >= 0; i++) {
+	return child && !dra_claim_is_admin(device) ? child->claimant : NULL;
+}
+
+static void release_first(
+	const struct manager *manager, const json_t *claim, size_t n, bool prepared)
+{
+	for (size_t i = 0; i < n; i++) {
 		const json_t *device = dra_claim_device(claim, i);
-		const char *id = text_of(device, "id");
-		struct child *child = manager_find_child(manager, text_of(device, "resource"));
+		struct claimant *claimant = holder_of(manager, device);
 
-		if (child && !dra_claim_is_admin(device))
-			r = claimant_take(child->claimant, &id, 1, error);
+		if (claimant)
+			claimant_release(claimant, text_of(device, "id"), prepared);
 	}
-	return r;
+}
+
+int dra_question_hold(const struct manager *manager, const json_t *claim, struct error *error)
+{
+	for (size_t i = 0; i < dra_claim_count(claim); i++) {
+		const json_t *device = dra_claim_device(claim, i);
+		struct claimant *claimant = holder_of(manager, device);
+		int r = claimant ? claimant_hold(claimant, text_of(device, "id"), error) : 0;
+
+		if (r < 0) {
+			release_first(manager, claim, i, false);
+			return r;
+		}
+	}
+	return 0;
+}
+
+void dra_question_release(const struct manager *manager, const json_t *claim, bool prepared)
+{
+	release_first(manager, claim, dra_claim_count(claim), prepared);
 }
 
 int dra_question_ask(struct dra_question *question, const struct manager *manager,

@@ -41,9 +41,12 @@ int dra_question_check_served(
 int dra_question_resolve(const struct manager *manager, json_t *claim, struct error *error);
 
 /* Whether hardware of the claim's devices is free, also under the names of other resources, and
- * keeps it so (claimant_take()); admin access takes nothing. Returns 0, or negative errno with the
- * error filled. */
-int dra_question_take(const struct manager *manager, const json_t *claim, struct error *error);
+ * keeps it so (claimant_hold()), or holds nothing; admin access never does. Returns 0, or negative
+ * errno with the error filled. */
+int dra_question_hold(const struct manager *manager, const json_t *claim, struct error *error);
+
+/* Ends that. `prepared`: the claim keeps its devices. */
+void dra_question_release(const struct manager *manager, const json_t *claim, bool prepared);
 
 /* Asks about the group that begins with the device `at`. With `again`, the claim is prepared
  * already, perhaps when DRA still served the resource: programs are run only if what they are run

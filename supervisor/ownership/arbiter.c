@@ -37,6 +37,7 @@ struct claimant {
 	int overlap;          /* enum overlap */
 	struct strings taken; /* devices that were allocated just now, until they are booked */
 	uint64_t taken_at;    /* the last of them, CLOCK_MONOTONIC */
+	struct strings held;  /* devices of claims that are being prepared, one for each claim */
 
 	struct hardware_claims *list; /* the devices found; NULL: not known */
 	int fd;                       /* the newest devices found, not read yet, or -EBADF */
@@ -344,6 +345,7 @@ static struct decision *make_decisions(struct arbiter *arbiter)
 			.list = claimant->list,
 			.booked = claimant->booked,
 			.taken = &claimant->taken,
+			.held = &claimant->held,
 			.name_user = claimant->operations->name_user,
 			.userdata = claimant->userdata,
 		};
@@ -391,19 +393,25 @@ static uint64_t drop_all_taken(struct arbiter *arbiter, uint64_t now)
 	return next;
 }
 
-static int take_one(struct claimant *claimant, const char *id, struct error *error)
+/* Whether hardware of the unit is free. */
+static int check_unit(struct claimant *claimant, const char *id, struct error *error)
 {
 	struct arbiter *arbiter = claimant->arbiter;
 	_cleanup_free_ struct decision *decisions = make_decisions(arbiter);
 	size_t i = 0;
-	int r;
 
 	if (!decisions)
 		return error_set(error, -ENOMEM, "out of memory");
 	while (arbiter->all[i] != claimant)
 		i++;
-	r = exclusive_check(
+	return exclusive_check(
 		decisions, arbiter->n_all + arbiter->n_foreign, &decisions[i], id, error);
+}
+
+static int take_one(struct claimant *claimant, const char *id, struct error *error)
+{
+	int r = check_unit(claimant, id, error);
+
 	if (r < 0 || strings_contain(&claimant->taken, id))
 		return r;
 	r = strings_add(&claimant->taken, id, strlen(id));
@@ -432,6 +440,35 @@ int claimant_take(
 	claimant->taken_at = now_usec(CLOCK_MONOTONIC);
 	arbiter_decide(claimant->arbiter);
 	return 0;
+}
+
+int claimant_hold(struct claimant *claimant, const char *id, struct error *error)
+{
+	_cleanup_free_ char *unit = strndup(id, strcspn(id, "#"));
+	bool excludes = claimant_excludes(claimant);
+	int r;
+
+	if (!unit)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = excludes ? check_unit(claimant, unit, error) : 0;
+	if (r < 0)
+		return r;
+	/* The next configuration may have it exclude others. */
+	if (strings_add(&claimant->held, unit, strlen(unit)) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	if (excludes)
+		arbiter_decide(claimant->arbiter);
+	return 0;
+}
+
+void claimant_release(struct claimant *claimant, const char *id, bool booked)
+{
+	_cleanup_free_ char *unit = strndup(id, strcspn(id, "#"));
+
+	if (booked)
+		(void)claimant_take(claimant, &id, 1, &(struct error){ 0 });
+	if (unit && strings_remove(&claimant->held, unit) && claimant_excludes(claimant))
+		arbiter_decide(claimant->arbiter);
 }
 
 bool arbiter_is_exclusive(const struct arbiter *arbiter)
@@ -687,6 +724,7 @@ struct claimant *claimant_free(struct claimant *claimant)
 	(void)hardware_claims_free(claimant->list);
 	(void)bookings_unref(claimant->booked);
 	strings_done(&claimant->taken);
+	strings_done(&claimant->held);
 	free(claimant->note);
 	free(claimant);
 	return NULL;

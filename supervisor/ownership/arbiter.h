@@ -91,6 +91,11 @@ int claimant_nodes(const struct claimant *claimant, const char *id, struct strin
 int claimant_take(
 	struct claimant *claimant, const char *const *ids, size_t n_ids, struct error *error);
 
+/* The same for one device of a claim that is being prepared. It counts as in use until the claim
+ * releases it; each claim does that for itself, and with `booked`, it stays in use as above. */
+int claimant_hold(struct claimant *claimant, const char *id, struct error *error);
+void claimant_release(struct claimant *claimant, const char *id, bool booked);
+
 /* Whether any resource excludes others, so that the end of pods matters. */
 bool arbiter_is_exclusive(const struct arbiter *arbiter);
 

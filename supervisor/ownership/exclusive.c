@@ -29,7 +29,8 @@ static bool is_judged(const struct decision *decision)
 static bool is_in_use(const struct decision *decision, const char *id)
 {
 	return bookings_have_unit(decision->booked, id, BOOKED_ALONE) ||
-		(decision->taken && strings_contain(decision->taken, id));
+		(decision->taken && strings_contain(decision->taken, id)) ||
+		(decision->held && strings_contain(decision->held, id));
 }
 
 static int put_all(struct map *map, const char *const *names, struct user *user)

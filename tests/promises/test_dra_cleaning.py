@@ -82,6 +82,30 @@ class DraCleaning(CleaningProgram, DraTest):
         self.assertEqual(self.unprepare(admin), {admin[2]: ""})
         until(lambda: len(self.log()) == 2, "the device to be cleaned")
 
+    def test_claim_that_waits_takes_no_device(self):
+        """A claim of two devices waits for one of them; the other one stays clean, and goes to another claim at once."""
+        self.begin(self.resource("gpu", self.release(), count=2))
+        self.await_pool()
+        dirty, clean = (self.api.device_named("vendor.example/gpu", number) for number in range(2))
+        first = self.claim("c")
+        both = "default", "both", self.api.allocate("both", DRIVER, [("a", clean), ("b", dirty)])
+        other = "default", "other", self.api.allocate("other", DRIVER, [("a", clean)])
+        self.assertTrue(self.prepared(first), self.answer)
+        self.mark("wait")
+        end = self.threads.submit(self.unprepare, first)
+        until(lambda: self.log() == ["begin gpu-0"], "the program to run")
+        waiting = self.threads.submit(self.prepare, both)
+        until(lambda: "the claim default/both waits: device gpu-0 is being cleaned" in self.node.output(), "the claim to wait")
+        with open(self.node.path("state/dirty-devices.json")) as file:
+            self.assertNotIn("gpu-1", file.read())
+        self.assertTrue(self.prepared(other), self.answer)
+        self.assertEqual(self.log(), ["begin gpu-0"])
+        self.assertEqual(self.unprepare(both), {both[2]: ""})
+        self.assertIn("unprepared while it was being prepared", waiting.result()[both[2]])
+        self.mark("wait", False)
+        self.assertEqual(end.result(), {first[2]: ""})
+        self.assertEqual(self.log(), ["begin gpu-0", "end gpu-0"])
+
     def begin_shares(self):
         """Programs of claims wait until there is a file "go"."""
         prestart = self.script("prestart", f"echo >>{self.folder}/prepared\nuntil [ -e {self.folder}/go ]; do sleep 0.05; done\n")

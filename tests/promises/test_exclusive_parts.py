@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """overlap = "exclusive": a card and its parts are offered together, and one piece of hardware has one user at a time."""
+import concurrent.futures
 import contextlib
 import os
 import random
@@ -179,13 +180,13 @@ class ExclusiveClaims(DraTest):
         for number in range(count):
             os.mknod(self.node.path(f"dev/p{number}"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
 
-    def resources(self, cards, parts, serve="dra", part_serve="dra"):
+    def resources(self, cards, parts, serve="dra", part_serve="dra", part_more=""):
         """Cards of so many parts each."""
         entries = ", ".join("{ paths = ( %s ); }" % ", ".join('{ path = "%s"; }' % self.node.path(f"dev/p{card * parts + part}")
                                                              for part in range(parts)) for card in range(cards))
         return (f'{{ name = "vendor.example/card"; driver = "path"; match = ( {entries} ); overlap = "exclusive"; serve = "{serve}"; }}',
-                '{ name = "vendor.example/part"; driver = "path"; match = "%s"; overlap = "exclusive"; serve = "%s"; }'
-                % (self.node.path("dev/p*"), part_serve))
+                '{ name = "vendor.example/part"; driver = "path"; match = "%s"; overlap = "exclusive"; serve = "%s"; %s }'
+                % (self.node.path("dev/p*"), part_serve, part_more))
 
     def start(self, cards=2, parts=2, **options):
         self.add_nodes(cards * parts)
@@ -199,8 +200,14 @@ class ExclusiveClaims(DraTest):
         return [device for slice_ in self.api.slices.values() for device in slice_["spec"].get("devices", [])
                 if device["attributes"]["resource"]["string"] == "vendor.example/" + resource]
 
+    def is_complete(self):
+        """Whether the scheduler can use each pool: all of its slices are there, of one generation."""
+        with self.api.lock:
+            pools = [slice_["spec"]["pool"] for slice_ in self.api.slices.values()]
+        return all(pools.count(pool) == pool["resourceSliceCount"] for pool in pools)
+
     def await_devices(self, **counts):
-        until(lambda: {name: len(self.devices(name)) for name in counts} == counts, f"{counts} in the slices")
+        until(lambda: {name: len(self.devices(name)) for name in counts} == counts and self.is_complete(), f"{counts} in the slices")
         self.api.apply(self.ctl("dra", "classes").stdout)
 
     def prepare_claim(self, claim):
@@ -254,6 +261,59 @@ class ExclusiveClaims(DraTest):
         self.assertIn("in use as vendor.example/card by the claim default/first", self.prepare(claims["second"])[claims["second"][2]])
         self.unprepare(claims["first"])
         until(lambda: not isinstance(self.prepare(claims["second"])[claims["second"][2]], str), "the second claim to be prepared")
+
+    def begin_hostile(self, **options):
+        """The devices by the node that they begin with: "p0+" is a card."""
+        self.serve_api(release="1.36")
+        self.start(**options)
+        self.await_devices(card=2, part=4)
+        self.names = {re.search(r":(p\d+\+?)", device["attributes"]["id"]["string"])[1]: device["name"]
+                      for name in ("card", "part") for device in self.devices(name)}
+
+    def claim(self, name, *devices):
+        return "default", name, self.api.allocate(name, DRIVER, [(f"r{i}", self.names[device]) for i, device in enumerate(devices)],
+                                                  pool=PARTS)
+
+    def test_claim_that_waits_takes_no_hardware(self):
+        """A claim of two parts waits for one of them; the card of the other part is free."""
+        self.begin_hostile()
+        first, both, third = self.claim("first", "p0+"), self.claim("both", "p2", "p1"), self.claim("third", "p2+")
+        self.assertNotIsInstance(self.prepare(first)[first[2]], str)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            call = pool.submit(self.prepare, both)
+            until(lambda: "the claim default/both waits: " in self.node.output(), "the claim to wait")
+            self.assertNotIsInstance(self.refusal(third), str)
+            self.assertEqual(self.unprepare(both), {both[2]: ""})
+            self.assertIn("unprepared while it was being prepared", call.result()[both[2]])
+        # A claim whose devices exclude each other holds none of them.
+        self.assertEqual(self.unprepare(third, first), {third[2]: "", first[2]: ""})
+        odd, free = self.claim("odd", "p2", "p2+"), self.claim("free", "p3", "p2")
+        self.assertIn("in use as vendor.example/part", self.refusal(odd))
+        self.assertNotIsInstance(self.refusal(free), str)
+
+    def await_cards_in_use(self, count):
+        until(lambda: sum("in use as vendor.example/part" in device["reason"]
+                          for device in self.node.resource("vendor.example/card")["devices"]) == count, f"{count} cards to be in use")
+
+    def test_preparation_that_ends(self):
+        """A claim that is unprepared before its program has begun leaves its hardware at once; one whose program runs keeps it."""
+        go = self.node.path("go")
+        program = self.script("prestart", f'until [ -e "{go}" ]; do sleep 0.05; done\n')
+        self.begin_hostile(part_more=f'prestart = {{ command = [ "{program}" ]; timeout = 25; }};')
+        running, queued = self.claim("running", "p0"), self.claim("queued", "p2")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            begun = pool.submit(self.prepare, running)
+            self.await_cards_in_use(1)
+            behind = pool.submit(self.prepare, queued)
+            self.await_cards_in_use(2)
+            self.assertEqual(self.unprepare(queued), {queued[2]: ""})
+            self.assertIn("unprepared while it was being prepared", behind.result()[queued[2]])
+            third = self.claim("third", "p2+")
+            self.assertNotIsInstance(self.refusal(third), str)
+            with open(go, "w"):
+                pass
+            self.assertNotIsInstance(begun.result()[running[2]], str)
+        self.assertIn("in use as vendor.example/part", self.refusal(self.claim("c3", "p0+")))
 
     def pools(self):
         """The pool of each device, by its first node with "+" for a card, and whether it consumes counters."""

@@ -53,6 +53,7 @@ struct job {
 	uint64_t retry_at;        /* CLOCK_MONOTONIC */
 	uint64_t delay;
 	bool has_waited;
+	bool unprepared; /* the answer of the supervisor, which was asked before, ends it */
 	unsigned n_retries;
 	char *reason; /* why the last attempt failed; NULL: there was none */
 };
@@ -494,21 +495,26 @@ static int on_send_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
+static const char unprepared[] = "the claim was unprepared while it was being prepared";
+
 /* The kubelet no longer wants the claim. The supervisor ends what it was sent. */
 static void end_preparation(struct dra_calls *calls, const char *uid)
 {
-	static const char failure[] = "the claim was unprepared while it was being prepared";
 	struct job *next;
 
 	for (struct job *job = calls->jobs; job; job = next) {
 		next = job->next;
-		if (job->call->prepare && job->stage != SENT && streq(claim_of(job)->uid, uid))
-			end_job(job, NULL, failure);
+		if (!job->call->prepare || !streq(claim_of(job)->uid, uid))
+			continue;
+		if (job->stage == SENT)
+			job->unprepared = true;
+		else
+			end_job(job, NULL, unprepared);
 	}
 	for (struct dra_call *call = calls->first; call; call = call->next)
 		for (size_t i = call->n_begun; call->prepare && i < call->n_claims; i++)
 			if (streq(call->claims[i]->uid, uid) && !call->outcomes[i].failure)
-				set_outcome(calls, call, i, NULL, failure);
+				set_outcome(calls, call, i, NULL, unprepared);
 }
 
 void dra_calls_add(struct dra_calls *calls, struct dra_call *call)
@@ -556,7 +562,9 @@ void dra_calls_take_prepared(struct dra_calls *calls, struct control_message *me
 	if (!job)
 		return;
 	set_stage(job, SEND);
-	if (message->text[0] || !job->call->prepare) {
+	if (job->unprepared) {
+		end_job(job, NULL, unprepared);
+	} else if (message->text[0] || !job->call->prepare) {
 		try_again(job, SEND, (enum cluster_again)message->again, 0, message->text);
 	} else if (message->fds[0] < 0) {
 		set_stage(job, READ);

@@ -5,13 +5,14 @@ import contextlib
 import os
 import signal
 import struct
+import threading
 import time
 import unittest
 
 import http2
 from dra_kubelet import CALL_DEADLINE, SERVICE, Call, claims_of
 from dra_node import DRIVER, DraTest
-from node import until
+from node import LIMIT, until
 
 # How long the API server is away, in seconds.
 OUTAGE = float(os.environ.get("DEVPLUGD_TEST_DRA_OUTAGE") or 3)
@@ -99,6 +100,31 @@ class DraPatience(DraTest):
         self.begin_one()
         first, second, call = self.begin_waiting()
         self.assertEqual(self.unprepare(second), {second[2]: ""})
+        self.assertIn("unprepared while it was being prepared", call.result()[second[2]])
+        self.assertEqual(self.unprepare(first), {first[2]: ""})
+        self.expect_nothing(second)
+
+    def test_unprepare_during_an_attempt(self):
+        """The answer to the attempt, which began before, does not have the claim wait again."""
+        self.begin_one()
+        first, second = self.claim("first"), self.claim("second")
+        self.prepare(first)
+        read = threading.Event()
+        self.api.faults = [lambda method, path: 500 if path.endswith("/second") else None]
+        call = self.calls.submit(self.prepare, second)
+        self.await_wait(second, "cannot read the claim")
+        self.node.daemon.send_signal(signal.SIGSTOP)
+        self.api.faults = [lambda method, path: path.endswith("/second") and read.set()]
+        self.assertTrue(read.wait(LIMIT))
+        # devplugd is asked about the claim, and then about its unprepare.
+        time.sleep(0.5)
+        calls = Calls(self.kubelet.service(self.socket))
+        self.addCleanup(calls.peer.close)
+        end = calls.begin("NodeUnprepareResources", second)
+        # devplugd-cluster answers this itself, after it has read the call before.
+        calls.read_until_end(calls.begin("NodeUnprepareResources", ("", "", "")))
+        self.node.daemon.send_signal(signal.SIGCONT)
+        calls.read_until_end(end)
         self.assertIn("unprepared while it was being prepared", call.result()[second[2]])
         self.assertEqual(self.unprepare(first), {first[2]: ""})
         self.expect_nothing(second)

@@ -448,7 +448,7 @@ static void write_dra(const struct scrape *scrape, struct exposition *out)
 static const char *unit_cause(const struct unit *unit)
 {
 	static const char *const causes[] = { "gone", "cordoned", "device", "probe", "stale",
-		"in_use", "booked", "cleaning" };
+		"returned", "in_use", "booked", "cleaning" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
 		if (streq(unit->cause, causes[i]))

@@ -21,6 +21,7 @@
 #include "supervisor/books/plugin-metadata.h"
 #include "supervisor/books/pod-assignments.h"
 #include "supervisor/books/pod-resources.h"
+#include "supervisor/books/renew-checkpoint.h"
 #include "supervisor/children/auxiliary.h"
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
@@ -389,6 +390,8 @@ static void on_devices(struct child *child, void *userdata)
 
 	(void)dra_send_devices(manager->dra, child);
 	cleaning_changed(manager->cleaning);
+	if (renewal_matters(child))
+		booked_checkpoint_changed(manager->booked);
 	assignments_outdated(manager->assignments);
 	manager_changed(manager);
 	restore_watch_check(manager->restore_watch);

@@ -12,17 +12,6 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 
-static bool tests_devices(const struct declaration *declaration)
-{
-	for (size_t i = 0; i < declaration->health.count; i++) {
-		const struct declared_probe *probe = groups_get(&declaration->health, i);
-
-		if (probe->on_recovery)
-			return true;
-	}
-	return false;
-}
-
 /* Reads which device, NULL: none, and what is to be done. */
 static int read_phase(const struct request *request, const char **ret_reset,
 	enum child_release_phase *ret_phase, struct error *error)
@@ -53,7 +42,7 @@ static int check_resource(const char *name, const struct declaration *declaratio
 	enum child_release_phase phase, const char *reset, struct error *error)
 {
 	bool tested = phase != CHILD_RELEASE_BEGIN &&
-		(tests_devices(declaration) || declaration_cleans(declaration));
+		(declaration_tests(declaration) || declaration_cleans(declaration));
 
 	if (phase == CHILD_RELEASE_UNTESTED && !tested)
 		return error_set(error, -EOPNOTSUPP,

@@ -64,6 +64,7 @@ static int add_cause(json_t *taints, const char *driver, const char *cause, bool
 		const char *cause, *name;
 	} names[] = {
 		{ "gone", REASON_MISSING },
+		{ "returned", REASON_MISSING },
 		{ "missing", REASON_MISSING },
 		{ "cordoned", REASON_CORDONED },
 		{ "cleaning", REASON_CLEANING },

@@ -107,6 +107,7 @@ int saved_state_add_copy(struct saved_state *saved, const struct saved_unit *uni
 		return r;
 	copy->changes = unit->changes;
 	copy->assigned = unit->assigned;
+	copy->lost = unit->lost;
 	copy->device = unit->device ? device_ref(unit->device) : NULL;
 	for (size_t i = 0; i < unit->n_results && r >= 0; i++)
 		r = saved_unit_add(copy, unit->results[i].probe, &unit->results[i].result);
@@ -161,7 +162,8 @@ uint64_t probe_key(const struct declared_probe *probe)
 static bool has_same_state(const struct saved_unit *a, const struct saved_unit *b)
 {
 	bool same = a->healthy == b->healthy && a->since == b->since && a->changes == b->changes &&
-		!a->assigned && !b->assigned && a->n_results == b->n_results;
+		!a->assigned && !b->assigned && !a->lost && !b->lost &&
+		a->n_results == b->n_results;
 
 	for (size_t i = 0; same && i < a->n_results; i++) {
 		const struct saved_result *x = &a->results[i], *y = &b->results[i];
@@ -209,6 +211,7 @@ static void write_unit(struct json_writer *writer, const struct saved_unit *unit
 		json_write_number(writer, unit->changes);
 	}
 	json_write_text(writer, unit->assigned ? ",\"assigned\":true" : "");
+	json_write_text(writer, unit->lost ? ",\"lost\":true" : "");
 	if (unit->device) {
 		json_write_text(writer, ",\"device\":");
 		saved_device_write(writer, unit->device);
@@ -309,11 +312,11 @@ static int read_unit(struct saved_state *saved, const char *id, json_t *json)
 	json_t *probes = NULL, *probe, *device = NULL;
 	json_int_t since, changes = 0;
 	size_t i;
-	int healthy = 1, assigned = 0, r;
+	int healthy = 1, assigned = 0, lost = 0, r;
 
-	if (json_unpack(json, "{s?:b, s:I, s?:I, s?:b, s?:o, s?:o}", "healthy", &healthy, "since",
-		    &since, "changes", &changes, "assigned", &assigned, "device", &device, "probes",
-		    &probes) < 0 ||
+	if (json_unpack(json, "{s?:b, s:I, s?:I, s?:b, s?:b, s?:o, s?:o}", "healthy", &healthy,
+		    "since", &since, "changes", &changes, "assigned", &assigned, "lost", &lost,
+		    "device", &device, "probes", &probes) < 0 ||
 		since < 0 || changes < 0)
 		return 0;
 	r = saved_state_add(saved, id, healthy, (uint64_t)since, &unit);
@@ -321,6 +324,7 @@ static int read_unit(struct saved_state *saved, const char *id, json_t *json)
 		return r == -EEXIST ? 0 : r;
 	unit->changes = (uint64_t)changes;
 	unit->assigned = assigned;
+	unit->lost = lost;
 	if (assigned && device && saved_device_read(id, device, &unit->device) == -ENOMEM)
 		return -ENOMEM;
 	json_array_foreach(probes, i, probe)

@@ -25,6 +25,7 @@ struct saved_unit {
 	uint64_t since;   /* CLOCK_REALTIME microseconds of the last change */
 	uint64_t changes; /* of health */
 	bool assigned;    /* device_was_assigned() */
+	bool lost;        /* missing while a pod had it, which may still have it */
 	/* The device as it was found last, if it is assigned; NULL: it is not assigned, or the file
 	 * cannot represent it. */
 	struct device *device;

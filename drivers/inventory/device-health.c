@@ -14,6 +14,7 @@ const char *unit_cause_name(enum unit_cause cause)
 		[CAUSE_CLAIMED] = "claimed",
 		[CAUSE_IN_USE] = "in_use",
 		[CAUSE_STALE] = "stale",
+		[CAUSE_RETURNED] = "returned",
 		[CAUSE_CORDONED] = "cordoned",
 		[CAUSE_DEVICE] = "device",
 		[CAUSE_PROBE] = "probe",
@@ -77,6 +78,12 @@ static int have_tested(struct unit *unit)
 			!unit->stale && !unit->cordon && !unit->dirty);
 }
 
+/* Whether the pod that uses the device is to be evicted, because the device was missing. */
+static bool is_lost(const struct unit *unit)
+{
+	return unit->lost && unit->list->declaration->missing.on_return == ON_RETURN_EVICT;
+}
+
 int unit_evaluate(struct unit *unit)
 {
 	int changed = have_tested(unit) < 0 ? -ENOMEM : take_findings(unit);
@@ -87,6 +94,7 @@ int unit_evaluate(struct unit *unit)
 
 	if (changed < 0)
 		return changed;
+	unit->lost |= !unit->present && unit->in_use;
 	if (!unit->present) {
 		healthy = false;
 		cause = CAUSE_GONE;
@@ -103,6 +111,11 @@ int unit_evaluate(struct unit *unit)
 		healthy = false;
 		cause = unit->stale_in_use ? CAUSE_IN_USE : CAUSE_STALE;
 		reason = unit->stale;
+	} else if (is_lost(unit)) {
+		healthy = false;
+		cause = CAUSE_RETURNED;
+		reason =
+			"it was disconnected while a pod had it, and is offered again when that pod has ended";
 	} else if (unit->cordon) {
 		healthy = false;
 		cause = CAUSE_CORDONED;

@@ -27,6 +27,7 @@ enum unit_cause {
 	CAUSE_CLAIMED,  /* it belongs to another resource, or is in use in the other way */
 	CAUSE_IN_USE,   /* its hardware is in use as a device of another resource */
 	CAUSE_STALE,    /* the stored answer for its pod, or one that leads to it, is outdated */
+	CAUSE_RETURNED, /* it was missing while a pod had it, which is to end (missing.on_return) */
 	CAUSE_CORDONED, /* by an administrator */
 	CAUSE_DEVICE,   /* the driver found that it cannot be used */
 	CAUSE_PROBE,    /* a health probe */
@@ -45,6 +46,7 @@ struct snapshot_unit {
 	unsigned replicas;             /* offered ids */
 	bool present;                  /* the last scan found it; if not it is not healthy either */
 	bool may_be_gone;              /* see unit_may_be_gone() */
+	bool lost;                     /* it was missing while a pod had it that still has it */
 	bool healthy;
 	bool in_use;            /* a pod or a claim has one of its ids */
 	bool claimed_by_other;  /* it belongs to another resource, is in use by the device plugin

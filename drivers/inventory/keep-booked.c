@@ -85,7 +85,9 @@ static int set_companion(struct unit *unit, const char *companion)
 static int apply_effect(struct unit *unit, const struct booking_effect *effect)
 {
 	bool changed = unit->numa_kept != effect->numa_kept || unit->withheld != effect->withheld;
-	bool was_withheld = unit_is_withheld(unit), matters = unit->owner_name;
+	bool was_withheld = unit_is_withheld(unit);
+	bool returned = unit->lost && !effect->in_use && unit->list->kubelet_booked;
+	bool matters = unit->owner_name || returned;
 	int r = set_companion(unit, effect->companion);
 
 	if (r < 0)
@@ -96,10 +98,11 @@ static int apply_effect(struct unit *unit, const struct booking_effect *effect)
 		unit_is_withheld(unit) ||
 		/* Whether a pod loses it. */
 		(!unit->present && unit->in_use != effect->in_use);
-	if (unit->booked != effect->booked || unit->in_use != effect->in_use || r > 0 ||
+	if (returned || unit->booked != effect->booked || unit->in_use != effect->in_use || r > 0 ||
 		was_withheld != unit_is_withheld(unit)) {
 		unit->booked = effect->booked;
 		unit->in_use = effect->in_use;
+		unit->lost = unit->lost && !returned;
 		/* One that has failed is tested when it is free. */
 		r = matters || unit->health ? unit_evaluate(unit) : 0;
 		changed = changed || matters || r > 0;

@@ -219,8 +219,10 @@ static int scan_now(struct inventory *inventory, struct error *error)
 			r = 1;
 		scan_notes_take_missing(&inventory->notes, &scan, POLL_INTERVAL);
 		take_completeness(inventory, !scan.incomplete);
-		if (!scan.incomplete)
+		if (!scan.incomplete) {
 			inventory->list.saved = saved_state_free(inventory->list.saved);
+			inventory->list.scanned = true;
+		}
 	}
 	end = pace_end(&inventory->scanning, SCAN_SPACING);
 	counters_add(COUNTER_SCANS, 1);

@@ -31,6 +31,7 @@ struct unit {
 	bool present;                 /* the last scan found it, or it is away */
 	char *loss;                   /* what the scan found that did not find it; NULL: unknown */
 	bool away;                    /* moved out of the host's view into its container */
+	bool lost;                    /* it was missing while a pod had it that still has it */
 	uint64_t gone_since;          /* CLOCK_MONOTONIC microseconds; while no scan finds it */
 	bool healthy;
 	enum unit_cause cause;
@@ -69,6 +70,7 @@ struct unit_list {
 	bool owner_released;     /* some units are */
 	char *dirty;             /* see inventory_set_dirty(); NULL: no device is */
 	struct saved_state *saved; /* the initial state of units, until a scan has been complete */
+	bool scanned;              /* one has been */
 	uint64_t now; /* CLOCK_REALTIME of the last change of which devices there are */
 };
 

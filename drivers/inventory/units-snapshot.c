@@ -12,6 +12,7 @@ static void show(const struct unit *unit, struct snapshot_unit *ret)
 		.replicas = unit->replicas,
 		.present = unit->present,
 		.may_be_gone = unit_may_be_gone(unit),
+		.lost = unit->lost,
 		.healthy = unit->healthy,
 		.in_use = unit->in_use,
 		.claimed_by_other =

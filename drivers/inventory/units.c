@@ -20,6 +20,16 @@ struct pair_of {
 	bool is_new;
 };
 
+/* Whether a complete scan has not found the device, while the kubelet had booked it. */
+static bool was_missing(const struct unit_list *list, const char *id)
+{
+	for (size_t i = 0; list->scanned && i < list->n_placeholders; i++)
+		if (offered_id_is_of(list->placeholders[i]->device->id, id) &&
+			!list->placeholders[i]->excluded)
+			return true;
+	return false;
+}
+
 int unit_new(struct unit_list *list, struct device *device, size_t index, struct unit **ret)
 {
 	const struct saved_unit *saved = saved_state_find(list->saved, device->id);
@@ -40,6 +50,7 @@ int unit_new(struct unit_list *list, struct device *device, size_t index, struct
 	unit->in_use = bookings_have_unit(list->all_booked, device->id, BOOKED_ALONE);
 	if (saved && saved->assigned)
 		device_note_assigned(device);
+	unit->lost = saved ? saved->lost : was_missing(list, device->id);
 	if (list->health) {
 		r = health_unit_new(list->health, device, index, saved, unit, &unit->health);
 		if (r < 0)
@@ -205,6 +216,21 @@ static bool is_away(const struct unit *unit, const char *root)
 		(!anchor || sysroot_stat(root, anchor, &st) >= 0);
 }
 
+/* Whether the device has another node in the place of one that it had: a container keeps the old
+ * one. */
+static bool has_lost_node(const struct device *old, const struct device *new)
+{
+	for (size_t i = 0; i < old->n_nodes; i++) {
+		bool found = false;
+
+		for (size_t k = 0; k < new->n_nodes && !found; k++)
+			found = streq(old->nodes[i].host, new->nodes[k].host);
+		if (!found)
+			return true;
+	}
+	return false;
+}
+
 /* Brings an old unit up to date. Returns whether anything changed. */
 static bool apply(const struct pair_of *pair, const struct scan *scan, size_t index)
 {
@@ -213,6 +239,7 @@ static bool apply(const struct pair_of *pair, const struct scan *scan, size_t in
 
 	if (pair->device) {
 		changed = !device_equal(unit->device, pair->device);
+		unit->lost |= changed && unit->in_use && has_lost_node(unit->device, pair->device);
 		/* A device that was away, or removed, is in no container any more. */
 		if (unit->present && !unit->away && device_was_assigned(unit->device))
 			device_note_assigned(pair->device);
@@ -373,6 +400,7 @@ static struct saved_unit describe(const struct unit *unit, struct saved_result *
 		.since = unit->since,
 		.changes = unit->changes,
 		.assigned = device_was_assigned(unit->device),
+		.lost = unit->lost,
 		.results = results,
 	};
 

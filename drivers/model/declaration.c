@@ -367,9 +367,21 @@ static void check_served_by_dra(const struct declaration *declaration, struct re
 			"kubelet's plugin watcher");
 }
 
+bool declaration_tests(const struct declaration *declaration)
+{
+	for (size_t i = 0; i < declaration->health.count; i++) {
+		const struct declared_probe *probe = groups_get(&declaration->health, i);
+
+		if (probe->on_recovery)
+			return true;
+	}
+	return false;
+}
+
 bool declaration_evicts(const struct declaration *declaration)
 {
-	bool evicts = declaration->missing.severity == SEVERITY_EVICT;
+	bool evicts = declaration->missing.severity == SEVERITY_EVICT ||
+		declaration->missing.on_return == ON_RETURN_EVICT;
 
 	for (size_t i = 0; i < declaration->health.count; i++) {
 		const struct declared_probe *probe = groups_get(&declaration->health, i);

@@ -140,10 +140,15 @@ struct release {
  * for it (30 s for PreStartContainer). */
 #define RELEASE_SHORT (25 * USEC_PER_SEC)
 
-/* What follows when a device is missing. */
+/* What follows when a device is missing, and when it returns to its pod. */
+enum on_return {
+	ON_RETURN_KEEP,
+	ON_RETURN_EVICT,
+};
 struct declared_missing {
 	struct origin origin;
 	int severity;         /* enum probe_severity: NO_NEW_PODS or EVICT */
+	int on_return;        /* enum on_return */
 	uint64_t evict_after; /* microseconds */
 };
 
@@ -258,7 +263,8 @@ const struct cordon *declaration_cordon(const struct declaration *declaration, c
 const struct declared_attribute *declaration_attribute(
 	const struct declaration *declaration, const char *name);
 
-/* Whether a failure of a device can have the severity "evict". */
+/* Whether failed devices are tested (on_recovery), and whether pods of devices can be evicted. */
+bool declaration_tests(const struct declaration *declaration);
 bool declaration_evicts(const struct declaration *declaration);
 
 /* The capacity that the declaration gives this name, or NULL. */

@@ -204,6 +204,12 @@ static const char *const missing_severities[] = {
 	NULL,
 };
 
+static const char *const on_return[] = {
+	[ON_RETURN_KEEP] = "keep",
+	[ON_RETURN_EVICT] = "evict",
+	NULL,
+};
+
 static const struct option missing_options[] = {
 	{
 		.key = "severity",
@@ -220,6 +226,13 @@ static const struct option missing_options[] = {
 		.default_integer = EVICT_AFTER_DEFAULT,
 		.unit = "seconds",
 		.help = "As in a health probe.",
+	},
+	{
+		.key = "on_return",
+		.type = OPTION_CHOICE,
+		.offset = offsetof(struct declared_missing, on_return),
+		.choices = on_return,
+		.help = "What follows when the device returns while the pod still has it: it is healthy again (\"keep\"), or it stays unhealthy until the pod has ended, and the pod is evicted after `evict_after` (\"evict\"). See docs/repair.md.",
 	},
 };
 static const struct option_table missing_table = {

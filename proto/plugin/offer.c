@@ -87,6 +87,7 @@ int offer_readmit(struct offer *offer, struct bookings *booked, const struct str
 bool offer_is_listed_healthy(const struct offer *offer, size_t unit, const char *offered_id)
 {
 	static const bool may_stay[_CAUSE_MAX] = {
+		[CAUSE_RETURNED] = true,
 		[CAUSE_CORDONED] = true,
 		[CAUSE_DEVICE] = true,
 		[CAUSE_PROBE] = true,

@@ -48,7 +48,8 @@ static size_t write_unit(struct failure_writer *writer, const struct declaration
 	const struct finding *finding;
 	size_t n = 0;
 
-	if (declaration->missing.severity == SEVERITY_EVICT && is_missing(unit)) {
+	if ((declaration->missing.severity == SEVERITY_EVICT && is_missing(unit)) ||
+		unit->cause == CAUSE_RETURNED) {
 		write_failure(writer, unit->device, &missing);
 		n++;
 	}

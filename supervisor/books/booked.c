@@ -213,7 +213,8 @@ static bool awaits_pods(const struct booked *booked)
 		const struct child *child =
 			manager_find_child(booked->manager, checkpoint->rows[i].resource);
 
-		if (!child || child_registration(child) == REGISTRATION_DRA)
+		if (!child || child_registration(child) == REGISTRATION_DRA ||
+			renewal_matters(child))
 			return true;
 	}
 	return false;

@@ -20,10 +20,20 @@ static bool has_rows(const struct kubelet_checkpoint *checkpoint, const char *re
 	return false;
 }
 
-/* Whether a booking of the resource can keep devices from pods. */
-static bool matters(const struct child *child)
+/* Whether a device of the resource may be unhealthy until its pod has ended. */
+static bool awaits_end(const struct child *child)
 {
-	return claimant_replays(child->claimant) || claimant_excludes(child->claimant);
+	const struct declaration *declaration = child_declaration(child);
+
+	return declaration && child->resource->healthy < child->resource->devices &&
+		(declaration_tests(declaration) ||
+			declaration->missing.on_return == ON_RETURN_EVICT);
+}
+
+bool renewal_matters(const struct child *child)
+{
+	return claimant_replays(child->claimant) || claimant_excludes(child->claimant) ||
+		awaits_end(child);
 }
 
 bool renewal_is_wanted(const struct manager *manager, const struct kubelet_checkpoint *checkpoint)
@@ -32,7 +42,7 @@ bool renewal_is_wanted(const struct manager *manager, const struct kubelet_check
 		const struct child *child = manager->children[i];
 
 		if (claimant_replays(child->claimant) ||
-			(matters(child) && has_rows(checkpoint, child->resource->name)))
+			(renewal_matters(child) && has_rows(checkpoint, child->resource->name)))
 			return true;
 	}
 	return false;
@@ -70,7 +80,7 @@ void renew_checkpoint(struct manager *manager, const struct kubelet_checkpoint *
 	for (size_t i = 0; i < manager->n_children; i++) {
 		struct child *child = manager->children[i];
 
-		if (!checkpoint || !pods || !matters(child) ||
+		if (!checkpoint || !pods || !renewal_matters(child) ||
 			!has_unnamed(checkpoint, pods, child->resource->name)) {
 			child->unnamed = 0;
 			continue;

@@ -253,7 +253,8 @@ static int find_time(
 
 	if (!position) {
 		*ret_after = declaration->missing.evict_after;
-		return declaration->missing.severity == SEVERITY_EVICT;
+		return declaration->missing.severity == SEVERITY_EVICT ||
+			declaration->missing.on_return == ON_RETURN_EVICT;
 	}
 	if (!json_is_integer(position) || at < 0)
 		return -EBADMSG;

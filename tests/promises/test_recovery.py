@@ -116,6 +116,25 @@ class Recovery(NodeTest):
         self.node.await_allocatable(gpu=2)
         self.assertEqual(self.runs(), 1)
 
+    def test_only_device_is_tested_after_its_pod(self):
+        """No other pod is admitted, so nothing else has the kubelet write its checkpoint."""
+        self.node.configure(static("gpu", 1, f"""health = (
+            {{ probe = "file"; path = "{self.folder}/${{id}}"; }},
+            {{ probe = "exec"; on_recovery = true; command = ( "{self.script}", "${{id}}" ); interval = 0.1; }} );"""),
+            kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock"; pod_resources_interval = 1; '
+                    f'pod_logs_dir = "{self.folder}/none";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=1)
+        self.assertIsNone(self.node.pod("holder", gpu=1)[1])
+        self.write(f"{self.folder}/good-gpu-0")
+        self.spoil()
+        self.repair()
+        until(lambda: self.device()["reason"] == "has failed, and must pass its test before it is offered again",
+              "the device to wait")
+        self.node.ask_kubelet("pod", "rm", "holder")
+        self.node.await_allocatable(gpu=1)
+
     def test_refused_requests(self):
         self.begin()
         for words, why in (((GPU,), "name the device of vendor.example/gpu that is to be tested or cleaned again"),

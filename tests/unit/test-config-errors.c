@@ -295,6 +295,8 @@ static const struct {
 	      "severity = \"evict\"; } );"),
 		SAID("health[0].severity: cannot be \"evict\" with on_recovery = true: the program "
 		     "runs only for devices that no pod has") },
+	{ ONE("missing = { on_return = \"notice\"; };"),
+		SAID("missing.on_return: must be \"keep\" or \"evict\", not the string \"notice\"") },
 	{ ONE("missing = { severity = \"notice\"; };"),
 		SAID("missing.severity: must be \"no-new-pods\" or \"evict\", not the string \"notice\"") },
 	{ ONE("evict_bare = true;"),

@@ -106,6 +106,7 @@ static void test_readmission(void **state)
 {
 	static const char *const kept[_CAUSE_MAX] = {
 		[CAUSE_NONE] = "Healthy",
+		[CAUSE_RETURNED] = "Healthy",
 		[CAUSE_CORDONED] = "Healthy",
 		[CAUSE_DEVICE] = "Healthy",
 		[CAUSE_PROBE] = "Healthy",

@@ -46,8 +46,8 @@ class ClaimStatus(DraTest):
         with self.api.lock:
             return [(path, code) for method, path, code in self.api.requests if method == "PATCH"]
 
-    def begin_account(self, *lines, change=lambda rules: rules):
-        self.serve_api()
+    def begin_account(self, *lines, change=lambda rules: rules, **options):
+        self.serve_api(**options)
         self.configure(*(lines or [self.resource("gpu")]), dra="claim_status = true;")
         rules = self.become_account(change)
         self.node.start()
@@ -144,6 +144,40 @@ class ClaimStatus(DraTest):
         until(is_prepared, "the claim to be prepared with the new token")
         until(lambda: self.devices("second"), "the status")
         self.assertEqual((self.devices("first"), self.node.output().count("the status of claims is not written")), ([], 1))
+
+    def begin_as(self, become):
+        self.serve_api()
+        self.configure(self.resource("gpu"), dra="claim_status = true;")
+        become()
+        self.node.start()
+        self.register()
+        self.await_pool()
+        self.api.apply(self.ctl("dra", "classes").stdout)
+        claim = "default", "c", self.api.schedule("c", [("r", "gpu.vendor.example", 1)])["metadata"]["uid"]
+        self.assertNotIsInstance(self.prepare(claim)[claim[2]], str)
+        until(self.patches, "a request")
+
+    def test_kubelet(self):
+        """The kubelet's identity may not write it."""
+        self.begin_as(lambda: None)
+        until(lambda: "the status of claims is not written, which has no effect on pods" in self.node.output(), "the notice")
+        self.assertEqual([code for _, code in self.patches()], [403])
+
+    def test_pod_of_the_node(self):
+        """A token that belongs to the node needs the lesser right, which the chart gives it."""
+        granted = []
+        values = {"dra": {"enabled": True}, "rights": {"claimStatus": True}}
+        self.begin_as(lambda: granted.extend(self.api.become_pod(self.kubeconfig, values)))
+        until(lambda: self.devices("c"), "the status")
+        verbs = {verb for verb, _, resource in granted if resource == "resourceclaims/driver"}
+        self.assertEqual(verbs, {"associated-node:patch"})
+
+    def test_before_1_36(self):
+        """A server that does not know the right for the driver needs only the other one."""
+        self.begin_account(release="1.35", change=lambda rules: [rule for rule in rules if rule["resources"] != ["resourceclaims/driver"]])
+        claim = self.claim("c")
+        self.assertNotIsInstance(self.prepare(claim)[claim[2]], str)
+        until(lambda: self.devices("c"), "the status")
 
     def test_failures_that_pass(self):
         """The kubelet does not wait, and the status is written when the server answers again."""

@@ -7,8 +7,9 @@ import socket
 import subprocess
 import unittest
 
+from dra_consumers import read_metadata
 from dra_kubelet import HealthStream
-from dra_node import DRIVER, DraPodTest, DraTest
+from dra_node import DRIVER, METADATA, DraPodTest, DraTest
 from node import program, until
 
 OTHER = "gpu.vendor.example"
@@ -181,6 +182,19 @@ class Drivers(DraTest):
         self.unprepare_by(OTHER, claim)
         self.assertEqual(self.files(), [])
         self.assertEqual(self.prepare_by(OTHER, thief), [gpu])
+
+    def test_metadata_of_both(self):
+        """One request with devices of two drivers: a file for each, with its own devices, and each mounted once."""
+        self.begin_both()
+        names = {DRIVER: self.name_of(DRIVER, 0), OTHER: self.name_of(OTHER, 0)}
+        claim = "default", "both", self.api.allocate("both", None, [("r", device, driver) for driver, device in names.items()])
+        found = {}
+        for driver, name in names.items():
+            self.assertEqual(self.prepare_by(driver, claim), [name])
+            found.update(self.metadata(claim[2] if driver == DRIVER else f"{claim[2]}.{driver}"))
+        self.assertEqual({path: [(device["driver"], device["name"]) for device in read_metadata(text)["requests"][0]["devices"]]
+                          for path, text in found.items()},
+                         {f"{METADATA}/resourceclaims/both/r/{driver}-metadata.json": [(driver, name)] for driver, name in names.items()})
 
     def test_P21_another_driver(self):
         """A resource gets another driver: a device that a claim holds stays in the pool of the former one, and the new one does not

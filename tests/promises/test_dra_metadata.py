@@ -89,6 +89,15 @@ class DraMetadata(MetadataTest):
         self.unprepare(template)
         self.assertEqual(os.listdir(os.path.join(self.cdi, "devplugd.metadata")), [])
 
+    def test_limits(self):
+        """A claim that the scheduler makes for `limits` is like one that the pod names; only its name is not known before."""
+        self.begin_two()
+        self.api.apply(self.ctl("dra", "classes").stdout)
+        found = self.api.schedule_limits("trainer", [{"vendor.example/gpu": 1}])["metadata"]
+        claim = "default", found["name"], found["uid"]
+        self.assertNotIsInstance(self.prepare(claim)[claim[2]], str)
+        self.assertEqual(self.one(claim)[0], f"{METADATA}/resourceclaims/{found['name']}/container-0-request-0/{DRIVER}-metadata.json")
+
     def test_readers(self):
         """A reader of either version finds the same, and one of a later release skips what it does not know."""
         self.begin_two()

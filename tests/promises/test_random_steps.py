@@ -3,15 +3,17 @@
 replaced while it hangs, devices are unplugged, fail, are cordoned and released, get other device nodes, a resource moves between
 the device plugin and DRA, claims have devices of another DRA driver, and the host is restarted. After each step a model knows
 which devices are healthy and offered, that no device is in two pods, that no answer and no file leads a pod to a device that is
-not its own and may be given to another pod (P21), and that the files of pods and claims are there and follow their devices (P22).
+not its own and may be given to another pod (P21), and that the files of pods and claims are there and follow their devices, also those that containers read (P22).
 
 The sequence depends on the seed alone. $DEVPLUGD_TEST_STEPS sets the number of steps: `make random` runs 10,000, and
 `make random STEPS=1000 SEED=8` repeats a shorter run with another seed."""
+import base64
 import collections
 import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import unittest
@@ -28,6 +30,8 @@ PODS = 6
 GONE = ConnectionError, FileNotFoundError
 # The kinds of resources whose devices are functions of PCI, with the ids that these have in their configuration space.
 FUNCTIONS = {"vfio": "0x1eb8", "described": "0x1eb9", "moving": "0x1eba"}
+# The kinds with `metadata`.
+METADATA = "static", "shared", "vfio", "moving"
 # The other DRA driver, and its devices.
 FOREIGN, FOREIGN_DEVICES = "test.vendor.example", [f"d{number}" for number in range(4)]
 
@@ -59,6 +63,8 @@ class Pod:
         self.ids = {name for ids in self.resources.values() for name in ids}
         self.groups = groups_of(node["host_path"] for node in reply["container"]["devices"])
         self.cdi = reply["container"]["cdi"]
+        self.metadata = [mount["host_path"] for mount in reply["container"]["mounts"]
+                         if mount["container_path"].startswith("/run/devplugd/devices/")]
         self.stopped = False  # the host was restarted, and its containers were not started again
 
 
@@ -130,6 +136,8 @@ class RandomSteps(NvidiaHost, DraPodTest):
 
     def stanza(self, resource):
         more = f'container = {{ env = ( "VERSION={resource.version}" ); }}; share = {{ replicas = {resource.replicas}; }};'
+        if resource.kind in METADATA:
+            more += " metadata = true;"
         if resource.kind == "path":
             return path(resource.name, f"{self.devices}/{resource.name}-*", more)
         if resource.kind == "gpu":
@@ -300,7 +308,9 @@ class RandomSteps(NvidiaHost, DraPodTest):
             resource.cordoned = set()
         # Where cdi_dir is may outlive the restart, or not; the other driver's files do.
         for name in os.listdir(self.cdi) if self.choice.random() < 0.5 else ():
-            if "devplugd" in name:
+            if name == "devplugd.metadata":
+                shutil.rmtree(os.path.join(self.cdi, name))
+            elif "devplugd" in name:
                 os.unlink(os.path.join(self.cdi, name))
         for claim in self.claims.values():
             claim.prepared = False
@@ -341,7 +351,7 @@ class RandomSteps(NvidiaHost, DraPodTest):
             self.assertEqual(refused, bool(lost), f"{name}: {pod.resources}")
         if not refused:
             again = Pod(self.node.call_kubelet("pod-restart", name=name, namespace="default"))
-            self.assertEqual((again.groups, again.cdi), (pod.groups, pod.cdi), name)
+            self.assertEqual((again.groups, again.cdi, again.metadata), (pod.groups, pod.cdi, pod.metadata), name)
             pod.stopped = False
 
     def do_kill_child(self):
@@ -573,6 +583,33 @@ class RandomSteps(NvidiaHost, DraPodTest):
                 lines.append(f"the file of {claim.held} leads to {groups}")
         return lines
 
+    def difference_of_metadata(self):
+        """Files that containers read: all that an answer of the kubelet mounts, and no others."""
+        lines, folder, stored = [], os.path.join(self.cdi, "devplugd.metadata"), []
+        found = {name for name in os.listdir(folder) if name.startswith("devplugd.devices-")} if os.path.exists(folder) else set()
+        if os.path.exists(self.checkpoint()):
+            with open(self.checkpoint()) as file:
+                stored = [base64.b64decode(entry["AllocResp"]) for entry in json.load(file)["Data"]["PodDeviceEntries"] or []]
+        lines += [f"{name} is left" for name in found if not any(name.encode() in answer for answer in stored)]
+        for name, pod in self.pods.items():
+            resource, = (resource for resource in self.resources if resource.full in pod.resources)
+            if len(pod.metadata) != (resource.kind in METADATA):
+                lines.append(f"{name} mounts {pod.metadata}")
+            lines += [f"{name}: {line}" for path in pod.metadata for line in self.difference_of_devices(path, resource, pod)]
+        return lines
+
+    def difference_of_devices(self, path, resource, pod):
+        try:
+            with open(path) as file:
+                request, = json.loads(file.readline())["requests"]
+        except (FileNotFoundError, ValueError) as error:
+            return [str(error)]
+        units = [self.unit(resource, device) for device in sorted(pod.resources[resource.full])]
+        known = [device.get("attributes", {}).get("id", {}).get("string") for device in request["devices"]]
+        # After a restart of the host, nothing is known of a device that is away.
+        return [f"{known}, not {units}" for unit, device in zip(units, known)
+                if device != unit and (device or unit in resource.ids) or len(units) != len(known)]
+
     def difference_of_pods(self):
         """No device is in two pods."""
         held = collections.Counter(name for pod in self.pods.values() for name in pod.ids)
@@ -600,8 +637,8 @@ class RandomSteps(NvidiaHost, DraPodTest):
         self.note_refused()
         self.note_stale()
         served, devices = self.reported()
-        return (self.difference_of_reports(devices) + self.difference_of_files() + self.difference_of_pods() + self.difference_of_dra() +
-                self.difference_of_lists(served))
+        return (self.difference_of_reports(devices) + self.difference_of_files() + self.difference_of_metadata() +
+                self.difference_of_pods() + self.difference_of_dra() + self.difference_of_lists(served))
 
     def difference_of_lists(self, served):
         """What the kubelet has that the model has not."""

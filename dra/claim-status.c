@@ -40,13 +40,26 @@ struct claim_status {
 
 /* --- the document --- */
 
+/* The longest hardware address that the API accepts. */
+#define HARDWARE_ADDRESS_MAX 128
+
+/* What is known of a network function before the pod has a network: CNI decides about the rest. A
+ * process of a resource may report anything. */
+static json_t *make_network(const json_t *device)
+{
+	const char *interface = text_of(device, "interface");
+	const char *address = text_of(device, "hardware_address");
+	size_t length = strspn(address, "0123456789abcdef:");
+
+	if (!*interface || strlen(interface) >= IF_NAMESIZE)
+		return NULL;
+	return json_pack("{s:s, s:s*}", "interfaceName", interface, "hardwareAddress",
+		length > 0 && length <= HARDWARE_ADDRESS_MAX && !address[length] ? address : NULL);
+}
+
 static json_t *make_device(const char *driver, const json_t *device, const json_t *names)
 {
 	const char *name = text_of(device, "name");
-	const char *interface = text_of(json_object_get(names, name), "interface");
-	json_t *network = *interface && strlen(interface) < IF_NAMESIZE
-		? json_pack("{s:s}", "interfaceName", interface)
-		: NULL;
 	char time[TEXT_TIME_MAX];
 
 	text_time(now_usec(CLOCK_REALTIME), time);
@@ -54,7 +67,8 @@ static json_t *make_device(const char *driver, const json_t *device, const json_
 		driver, "pool", text_of(device, "pool"), "device", name, "shareID",
 		set_text_of(device, "share"), "conditions", "type", "Ready", "status", "True",
 		"reason", "Prepared", "message", "the device is prepared for containers",
-		"lastTransitionTime", time, "networkData", network);
+		"lastTransitionTime", time, "networkData",
+		make_network(json_object_get(names, name)));
 }
 
 /* Two requests of a claim may have the same device. */

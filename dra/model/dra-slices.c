@@ -288,11 +288,12 @@ static json_t *describe(const struct building *building, const json_t *device, c
 	const char *driver = building->options->driver;
 	bool counted = use == SLICE_SHARE || use == SLICE_PART;
 
-	return json_pack("{s:s, s:s, s:b, s:s, s:O, s:O*, s:o*, s:i, s:o*, s:o*}", "resource",
+	return json_pack("{s:s, s:s, s:b, s:s, s:O, s:O*, s:O*, s:o*, s:i, s:o*, s:o*}", "resource",
 		building->resource, "id", id, "healthy", (int)is_healthy(device), "reason",
 		text_of(device, "reason"), "attributes", attributes, "interface",
-		json_object_get(device, "interface"), "part", part ? json_true() : NULL, "use",
-		(int)use, "of", counted ? slice_totals(device, driver) : NULL, "amounts",
+		json_object_get(device, "interface"), "hardware_address",
+		json_object_get(device, "hardware_address"), "part", part ? json_true() : NULL,
+		"use", (int)use, "of", counted ? slice_totals(device, driver) : NULL, "amounts",
 		use == SLICE_PART ? slice_part_amounts(device, driver) : NULL);
 }
 

@@ -26,10 +26,10 @@ struct dra_inventory {
 			  * The slices of the pool of devices with counters follow: objects with the
 			  * members "devices" or "sharedCounters" of each */
 	json_t *names;   /* for each device: {"resource", "id", "healthy", "reason", "attributes",
-			  * "use"}, the last one of enum slice_use, with "interface" of a network
-			  * function, and "part": true if it is in that pool; if claims get amounts
-			  * of it, "of": {NAME: amount} that it has, and "amounts" of the part, if it
-			  * is one */
+			  * "use"}, the last one of enum slice_use, with "interface" and
+			  * "hardware_address" of a network function, and "part": true if it is in
+			  * that pool; if claims get amounts of it, "of": {NAME: amount} that it has,
+			  * and "amounts" of the part, if it   is one */
 	json_t *bound;   /* names of devices that are in their slice only while a claim holds them,
 			  * or for which another device waits until no claim holds them */
 	size_t left_out; /* devices that are not in their slice */

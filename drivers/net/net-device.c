@@ -203,6 +203,8 @@ int net_add_interface(const char *interface, const char *directory, struct scan 
 	if (r >= 0)
 		r = device_add_variable(device, "interface", interface);
 	if (r >= 0)
+		r = net_interface_describe(root, directory, device);
+	if (r >= 0)
 		r = device_add_variable(device, "driver", driver);
 	for (size_t i = 0; i < ARRAY_SIZE(of_functions) && r >= 0; i++)
 		r = device_add_variable(device, of_functions[i], "");

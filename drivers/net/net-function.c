@@ -267,6 +267,26 @@ static int add_names(struct device *device, const char *variable, const struct s
 	return device_add_variable(device, variable, joined);
 }
 
+int net_interface_describe(const char *root, const char *directory, struct device *device)
+{
+	char address[SYSFS_VALUE_MAX + 1] = "";
+	int r = directory ? sysfs_read(root, directory, "address", address) : 0;
+
+	if (sysroot_is_shortage(r))
+		return r;
+	return device_add_variable(device, "mac", r < 0 ? "" : address);
+}
+
+static int add_mac(const char *root, const struct net_function *function, struct device *device)
+{
+	_cleanup_free_ char *directory = NULL;
+
+	if (function->interfaces.count == 1 &&
+		format_text(&directory, "/sys/class/net/%s", function->interfaces.items[0]) < 0)
+		return -ENOMEM;
+	return net_interface_describe(root, directory, device);
+}
+
 int net_function_describe(const char *root, const struct net_function *function,
 	const struct function_match *match, struct device *device)
 {
@@ -290,6 +310,8 @@ int net_function_describe(const char *root, const struct net_function *function,
 		r = device_add_variable(device, variables[i].name, variables[i].value);
 	if (r >= 0)
 		r = add_names(device, "interface", &function->interfaces, &match->interface);
+	if (r >= 0)
+		r = add_mac(root, function, device);
 	if (r >= 0)
 		r = add_names(device, "pf_interface", &function->pf_interfaces, &match->pf);
 	return r < 0 ? r : add_names(device, "rdma", &function->infiniband, &any);

@@ -112,6 +112,9 @@ void function_match_check(const struct function_match *match, struct report *rep
 	{ .name = "interface",                                                                     \
 		.help = "Name of the interface, empty while it is in a container. A function "     \
 			"with several has those that `interface` matches, separated by commas." }, \
+	{ .name = "mac",                                                                           \
+		.help = "Hardware address of the interface, as it was when the interface was on "  \
+			"the host; empty if the function has several." },                          \
 	{ .name = "driver",                                                                        \
 		.help = "Driver that the device is bound to, empty if none.",                      \
 		.permanent = true },                                                               \
@@ -223,6 +226,10 @@ bool function_match_sees_interfaces(const struct function_match *match);
  * entry matched. Returns 0 or negative errno. */
 int net_function_describe(const char *root, const struct net_function *function,
 	const struct function_match *match, struct device *device);
+
+/* Sets the hardware address of the interface with that directory; NULL: there is none. Returns 0 or
+ * negative errno. */
+int net_interface_describe(const char *root, const char *directory, struct device *device);
 
 /* The protocol of an interface (a directory of /sys/class/net), in the words of `kind`: from
  * ARPHRD_* of <linux/if_arp.h>. NULL: unknown, or one that `kind` has no word for. */

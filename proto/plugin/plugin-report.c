@@ -162,6 +162,7 @@ static void write_published(struct json_writer *writer, const struct declaration
 	struct capacity_writer capacities = { .writer = writer };
 	const char *memory =
 		device_variable(device, "memory") ?: device_variable(device, "property:memory");
+	const char *mac = device_variable(device, "mac");
 
 	json_write_text(writer, shared ? ",\"shared\":true" : ",\"shared\":false");
 	json_write_text(writer, ",\"prefer\":");
@@ -169,6 +170,10 @@ static void write_published(struct json_writer *writer, const struct declaration
 	if (memory && *memory) {
 		json_write_text(writer, ",\"memory\":");
 		json_write_string(writer, memory);
+	}
+	if (mac && *mac) {
+		json_write_text(writer, ",\"hardware_address\":");
+		json_write_string(writer, mac);
 	}
 	json_write_text(writer, ",\"capacity\":{");
 	published_capacity_each(declaration, device, write_capacity, &capacities);

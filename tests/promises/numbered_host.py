@@ -90,7 +90,8 @@ class NumberedHost(HostTree):
         self.link(f"sys/devices/{port}/virtfn0", f"sys/devices/{vf}")
         self.link(f"sys/devices/{vf}/physfn", f"sys/devices/{port}")
         for directory, number in ((port, self.shift), (vf, self.shift + 1)):
-            self.child(directory, f"eth{number}", "class/net", type="1", operstate="up", ifindex=str(2 + number))
+            self.child(directory, f"eth{number}", "class/net", type="1", operstate="up", ifindex=str(2 + number),
+                       address=f"02:00:00:00:00:{directory[-1:]}7")
         port, name = self.function("0000:0a:00.0", "mlx5_core", "0x15b3", "0x1017", "0x020000"), f"mlx5_{self.shift}"
         self.child(port, f"ib{self.shift}", "class/net", type="1", operstate="up", ifindex=str(12 + self.shift))
         self.child(port, name, "class/infiniband", node_type="1: CA")

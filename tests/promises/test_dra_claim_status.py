@@ -93,14 +93,15 @@ class ClaimStatus(DraTest):
         self.assertEqual((len(self.devices("c")), len({result["device"] for result in results})), (3, 1))
 
     def test_interface(self):
-        """The status names the interface of a network function when the claim is prepared."""
+        """The status has the interface of a network function and its address, as they are on the host when the claim is prepared."""
         host = NumberedHost(self.node.path("host"), 0)
         self.begin_account(f'{{ name = "vendor.example/gpu"; {RESOURCES["vf"]} serve = "dra"; host_root = "{host.root}"; }}')
         claim = self.claim("c")
         self.prepare(claim)
         until(lambda: self.devices("c"), "the status")
         interfaces = os.listdir(os.path.join(host.root, "sys/bus/pci/devices/0000:07:00.1/net"))
-        self.assertEqual([device["networkData"] for device in self.devices("c")], [{"interfaceName": name} for name in interfaces])
+        self.assertEqual([device["networkData"] for device in self.devices("c")], [
+            {"interfaceName": name, "hardwareAddress": "02:00:00:00:00:17"} for name in interfaces])
 
     def test_off(self):
         """Nothing is asked for without the key."""

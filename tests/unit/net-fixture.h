@@ -57,6 +57,7 @@ static inline void plant_interface(const char *parent, const char *name, int typ
 	host_mkdir("/sys/class/net");
 	host_write(made("%s/type", path), made("%d\n", type));
 	host_write(made("%s/operstate", path), "up\n");
+	host_write(made("%s/address", path), made("02:00:00:00:00:%02x\n", planted_index + 1));
 	host_write(made("%s/ifindex", path), made("%u\n", ++planted_index));
 	host_symlink("../../../../../../../../../../../sys/class/net", made("%s/subsystem", path));
 	host_symlink(made("../..%s", path + strlen("/sys")), made("/sys/class/net/%s", name));

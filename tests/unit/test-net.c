@@ -102,8 +102,8 @@ static void test_variables(void **state)
 	check_claims(scan.devices[0], "pci:0000:3b:02.1 <pci:0000:3b:00.0 net:ens785f0v1 ");
 
 	check_variables(scan.devices[1],
-		(const char *const[]){ "interface", "can0", "driver", "mcp251x", "sysfs",
-			SPI "/net/can0", "pf_interface", "", NULL });
+		(const char *const[]){ "interface", "can0", "mac", "02:00:00:00:00:13", "driver",
+			"mcp251x", "sysfs", SPI "/net/can0", "pf_interface", "", NULL });
 	assert_int_equal(scan.devices[1]->n_nodes, 0);
 	assert_null(scan.devices[1]->info);
 	check_claims(scan.devices[1], "net:can0 ");

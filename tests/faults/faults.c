@@ -4,7 +4,8 @@
  * "CALL=N%" (each call fails with that probability), "CALL@N" (the Nth call fails), "CALL@N+" (it
  * and all after it), "seed=N", "no-death-signal" and "hang-entry". In a child, $DEVPLUGD_MISCHIEF
  * names a directory: the file TYPE.KIND in it, TYPE being the last part of the resource's name,
- * makes the child misbehave in the way of that kind.
+ * makes the child misbehave in the way of that kind. While the file $DEVPLUGD_KILL_AT exists, the
+ * Nth call from then on that changes a file or sends a message kills the program; N is in the file.
  */
 /* Its wrappers call functions of the same names as those below. */
 #undef _FORTIFY_SOURCE
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -75,6 +77,7 @@ static struct {
 static pid_t loaded_by;
 static char mischief[512]; /* "DIRECTORY/TYPE." */
 static atomic_bool babbling;
+static const char *kill_at;
 
 static struct {
 	pid_t (*fork)(void);
@@ -86,6 +89,11 @@ static struct {
 	int (*pipe2)(int fds[2], int flags);
 	int (*accept4)(int fd, struct sockaddr *address, socklen_t *size, int flags);
 	int (*open)(const char *path, int flags, ...);
+	int (*openat)(int fd, const char *path, int flags, ...);
+	int (*mkdirat)(int fd, const char *path, mode_t mode);
+	int (*renameat)(int fd, const char *path, int other_fd, const char *other);
+	int (*unlinkat)(int fd, const char *path, int flags);
+	ssize_t (*write)(int fd, const void *data, size_t size);
 	int (*prctl)(int option, ...);
 	int (*epoll_wait)(int fd, struct epoll_event *events, int n, int timeout);
 	int (*fcntl)(int fd, int command, ...);
@@ -143,6 +151,11 @@ static void find_all(void)
 	FIND(pipe2);
 	FIND(accept4);
 	FIND(open);
+	FIND(openat);
+	FIND(mkdirat);
+	FIND(renameat);
+	FIND(unlinkat);
+	FIND(write);
 	FIND(prctl);
 	FIND(epoll_wait);
 	FIND(fcntl);
@@ -158,6 +171,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv)
 
 	find_all();
 	loaded_by = getpid();
+	kill_at = getenv("DEVPLUGD_KILL_AT");
 	for (char *word = copy ? strtok_r(copy, " ", &save) : NULL; word;
 		word = strtok_r(NULL, " ", &save))
 		parse_word(word);
@@ -340,9 +354,67 @@ int prctl(int option, ...)
 	return REAL(prctl)(option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }
 
+static void step(void)
+{
+	static unsigned long n_steps;
+	int saved_errno = errno, fd;
+	char text[16] = "";
+
+	if (!kill_at || getpid() != loaded_by)
+		return;
+	fd = REAL(open)(kill_at, O_RDONLY | O_CLOEXEC);
+	n_steps = fd < 0 ? 0 : n_steps + 1;
+	if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && n_steps >= strtoul(text, NULL, 10))
+		(void)kill(getpid(), SIGKILL);
+	if (fd >= 0)
+		(void)close(fd);
+	errno = saved_errno;
+}
+
+int openat(int fd, const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list ap;
+
+	if (flags & (O_CREAT | __O_TMPFILE)) {
+		va_start(ap, flags);
+		mode = va_arg(ap, mode_t);
+		va_end(ap);
+		step();
+	}
+	return REAL(openat)(fd, path, flags, mode);
+}
+
+int mkdirat(int fd, const char *path, mode_t mode)
+{
+	step();
+	return REAL(mkdirat)(fd, path, mode);
+}
+
+int renameat(int fd, const char *path, int other_fd, const char *other)
+{
+	step();
+	return REAL(renameat)(fd, path, other_fd, other);
+}
+
+int unlinkat(int fd, const char *path, int flags)
+{
+	step();
+	return REAL(unlinkat)(fd, path, flags);
+}
+
+ssize_t write(int fd, const void *data, size_t size)
+{
+	step();
+	return REAL(write)(fd, data, size);
+}
+
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
-	ssize_t n = REAL(sendmsg)(fd, message, flags);
+	ssize_t n;
+
+	step();
+	n = REAL(sendmsg)(fd, message, flags);
 
 	/* The same again and again, as fast as it is taken. */
 	if (fd == CONTROL_FD && n >= 0 && is_told("flood"))

@@ -67,7 +67,7 @@ def call(path, method, payload=b"", limit=60, deadline=None, on_sent=lambda: Non
     with http2.connect(path, http2.call(1, method, payload, deadline)) as peer:
         on_sent()
         peer.settimeout(limit)
-        data, ended = b"", False
+        data, heads, ended = b"", b"", False
         while not ended:
             head = http2.receive_exactly(peer, 9)
             if head is None:
@@ -83,9 +83,12 @@ def call(path, method, payload=b"", limit=60, deadline=None, on_sent=lambda: Non
                 peer.sendall(http2.frame(http2.PING, 1, 0, frame))
             if kind == http2.DATA:
                 data += frame
+            if kind == http2.HEADERS:
+                heads += frame
             ended = stream == 1 and (kind == http2.RST_STREAM or bool(flags & http2.END_STREAM and kind != http2.SETTINGS))
     if len(data) < 5:
-        raise Call(f"{method} failed")
+        # gRPC sends its message as it is.
+        raise Call(f"{method} failed: {heads.decode(errors='replace')}")
     return data[5:5 + struct.unpack(">I", data[1:5])[0]]
 
 

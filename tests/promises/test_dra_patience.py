@@ -11,8 +11,9 @@ import unittest
 
 import http2
 from dra_kubelet import CALL_DEADLINE, SERVICE, Call, claims_of
-from dra_node import DRIVER, DraTest
+from dra_node import DRIVER, DraPodTest, DraTest
 from node import LIMIT, until
+from service_manager import ServiceManager
 
 # How long the API server is away, in seconds.
 OUTAGE = float(os.environ.get("DEVPLUGD_TEST_DRA_OUTAGE") or 3)
@@ -285,14 +286,44 @@ class DraPatience(DraTest):
             self.register_again()
             self.assertEqual(len(self.prepare(claim)[claim[2]]), 1)
 
-    def test_stop_while_a_claim_waits(self):
-        """The call ends with the process, and nothing is left over."""
-        self.begin_one()
-        _, second, call = self.begin_waiting()
+    def test_stop_while_claims_wait(self):
+        """Whatever a call waits for, the kubelet gets the reason why it ends, and nothing is left over."""
+        self.marks = self.node.path("marks")
+        os.mkdir(self.marks)
+        os.chmod(self.marks, 0o777)
+        begun, go = os.path.join(self.marks, "begun"), os.path.join(self.marks, "go")
+        open(go, "w").close()
+        program = self.script("prestart", f'until [ -e "{go}" ]; do echo > "{begun}"; sleep 0.05; done\n')
+        self.begin_one(f'prestart = {{ command = [ "{program}" ]; timeout = 25; }};', count=4)
+        first = self.claim("first")
+        self.assertEqual(len(self.prepare(first)[first[2]]), 1)
+        os.unlink(go)
+        waiting = {name: self.claim(name, number) for name, number in
+                   (("device", 0), ("program", 1), ("queue", 2), ("server", 3), ("turn", 3))}
+        calls, read = {}, set()
+
+        def begin(name):
+            calls[name] = self.calls.submit(self.prepare, waiting[name])
+
+        def note(method, path):
+            read.add(path.rpartition("/")[2])
+            return "hang" if path.endswith("/server") else None
+
+        self.api.faults = [note]
+        begin("device")
+        self.await_wait(waiting["device"], "still prepared for the claim default/first")
+        begin("program")
+        until(lambda: os.path.exists(begun), "the program to run")
+        begin("queue")
+        until(lambda: "queue" in read, "the claim to be read")
+        # Claims are read one after the other.
+        calls["server"] = self.calls.submit(self.prepare, waiting["server"], waiting["turn"])
+        until(lambda: "server" in read, "the server to hang")
         self.node.stop()
-        with self.assertRaises(Call):
-            call.result()
-        self.assertFalse(os.path.exists(self.saved(second[2])))
+        for name, call in calls.items():
+            with self.subTest(name), self.assertRaisesRegex(Call, "devplugd is restarting; the kubelet will retry"):
+                call.result()
+        self.assertEqual([name for name, claim in waiting.items() if os.path.exists(self.saved(claim[2]))], [])
 
     def test_prestart_that_fails_once(self):
         marker = self.node.path("marker")
@@ -372,6 +403,83 @@ class DraPatience(DraTest):
         self.assertEqual(len(call.result()[new[2]]), 1)
         self.assertEqual(len(reads), 3)
         self.assertGreaterEqual(reads[2] - reads[0], 4)
+
+
+class DraPodPatience(DraPodTest):
+    """With devplug-kubelet: each pod starts by one call."""
+    CLAIM_TIMEOUT = "45"
+
+    def setUp(self):
+        super().setUp()
+        self.systemd = ServiceManager(self, self.node)
+        self.calls = concurrent.futures.ThreadPoolExecutor()
+        self.addCleanup(self.calls.shutdown)
+        self.serve_api()
+
+    def begin(self, *more):
+        super().begin(self.resource("gpu", " ".join(more), count=2))
+        until(lambda: len(self.systemd.names()) == 2, "systemd to have the sockets")
+
+    def start_pod(self, name, number=0):
+        self.api.allocate(name, DRIVER, [("a", self.api.device_named("vendor.example/gpu", number))])
+        return self.calls.submit(self.pod, name, self.api.claims["default", name])
+
+    def kill(self, pid):
+        """The kubelet notices it, as kubelets do at once, and makes its next call on another connection."""
+        until(lambda: self.count_events("driver-health") > self.count_events("driver-health-ended"), "the stream of health")
+        before = self.count_events("driver-health-ended")
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: self.count_events("driver-health-ended") > before, "the kubelet to lose the connection")
+
+    def expect_one_call(self, *pods):
+        """Each of them has one, which did not fail."""
+        made = [(event["pod"], event.get("error")) for event in self.node.kubelet_events() if event["event"] == "prepare"]
+        self.assertEqual(made, [(name, None) for name in pods])
+
+    def test_device_of_a_deleted_pod(self):
+        self.begin()
+        self.assertEqual(self.start_pod("first").result()["phase"], "Running")
+        second = self.start_pod("second")
+        until(lambda: "the claim default/second waits: " in self.node.output(), "the claim to wait")
+        self.assertEqual(self.remove("first"), "")
+        self.assertEqual(second.result()["phase"], "Running")
+        self.expect_one_call("first", "second")
+
+    def test_devplugd_cluster_is_killed(self):
+        self.begin()
+        for number, name in enumerate(("first", "second")):
+            self.kill(self.process())
+            self.assertEqual(self.start_pod(name, number).result()["phase"], "Running")
+        self.expect_one_call("first", "second")
+
+    def test_devplugd_is_killed(self):
+        self.begin()
+        for number, name in enumerate(("first", "second")):
+            self.kill(self.node.daemon.pid)
+            self.node.daemon.wait()
+            pod = self.start_pod(name, number)
+            self.systemd.start()
+            self.assertEqual(pod.result()["phase"], "Running")
+        self.expect_one_call("first", "second")
+
+    def test_outage_of_the_api_server(self):
+        self.begin()
+        self.api.stop()
+        pod = self.start_pod("first")
+        until(lambda: "the claim default/first waits: " in self.node.output(), "the claim to wait")
+        time.sleep(OUTAGE)
+        self.api.start()
+        self.assertEqual(pod.result()["phase"], "Running")
+        self.expect_one_call("first")
+
+    def test_prestart_that_fails_once(self):
+        folder = self.node.path("marker")
+        os.mkdir(folder)
+        os.chmod(folder, 0o777)
+        program = self.script("prestart", f'[ -e "{folder}/again" ] && exit 0\necho > "{folder}/again"\nexit 1\n')
+        self.begin(f'prestart = {{ command = [ "{program}" ]; }};')
+        self.assertEqual(self.start_pod("first").result()["phase"], "Running")
+        self.expect_one_call("first")
 
 
 if __name__ == "__main__":

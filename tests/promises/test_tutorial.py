@@ -48,7 +48,7 @@ class Tutorial(NodeTest):
         """No block is left out unseen."""
         kinds = {(language, kind.split(" ")[0] if language == "console" else "") for language, kind, _ in blocks()}
         self.assertEqual(kinds, {("console", ""), ("console", "fails"), ("console", "built"), ("console", "installed"), ("console", "cluster"),
-                                 ("conf", ""), ("yaml", "")})
+                                 ("conf", "")})
 
 
 class Player:

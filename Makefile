@@ -121,6 +121,8 @@ random: test-dependencies
 	@$(CMAKE) --build $(BUILD) -j $(JOBS) -- --quiet
 	@DEVPLUGD_BIN=$(CURDIR)/$(BUILD)/bin DEVPLUGD_TEST_STEPS=$(STEPS) DEVPLUGD_TEST_SEED=$(SEED) \
 		python3 -B tests/promises/test_random_steps.py
+	@DEVPLUGD_BIN=$(CURDIR)/$(BUILD)/bin DEVPLUGD_TEST_STEPS=$(STEPS) DEVPLUGD_TEST_SEED=$(SEED) \
+		python3 -B tests/promises/test_cleaning_steps.py
 	@DEVPLUGD_BIN=$(CURDIR)/$(BUILD)/bin DEVPLUGD_TEST_DRA_STEPS=$(STEPS) DEVPLUGD_TEST_SEED=$(SEED) \
 		python3 -B tests/promises/test_dra_steps.py
 

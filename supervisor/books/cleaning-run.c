@@ -24,8 +24,13 @@ void usage_done(struct usage *usage)
 
 int usage_booked(const struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret)
 {
+	const struct child *child = manager_find_child(cleaning->manager, dirty->resource);
+	uint64_t written_at;
 	int r = booked_users(cleaning->manager->booked, dirty->resource, dirty->id, NULL, &ret->all,
 		&ret->live, &ret->admin);
+
+	ret->unknown = !dirty->unnamed && child && child_registration(child) != REGISTRATION_DRA &&
+		!booked_checkpoint(cleaning->manager->booked, &written_at);
 
 	for (size_t i = 0; i < dirty->ended.count && r >= 0; i++)
 		(void)strings_remove(&ret->live, dirty->ended.items[i]);
@@ -46,7 +51,7 @@ int usage_of(const struct cleaning *cleaning, const struct dirty *dirty, struct 
 
 bool usage_is_any(const struct dirty *dirty, const struct usage *usage)
 {
-	return usage->live.count > 0 || usage->admin || dirty->taken_at > 0;
+	return usage->live.count > 0 || usage->admin || usage->unknown || dirty->taken_at > 0;
 }
 
 int cleaning_run_add_once(struct dirty_devices *devices, struct strings *strings, const char *text)
@@ -70,7 +75,10 @@ int64_t cleaning_run_seconds_left(const struct dirty *dirty, const struct declar
 /* Returns 0, or negative errno with the error filled. */
 int cleaning_run_save(struct cleaning *cleaning, struct error *error)
 {
-	int r = dirty_devices_save(&cleaning->devices);
+	int r = cleaning->devices.unsaved ? dirty_devices_open(&cleaning->devices) : 0;
+
+	if (r >= 0)
+		r = dirty_devices_save(&cleaning->devices);
 
 	if (log_once_admits(&cleaning->save_logged, r < 0 ? strerror(-r) : NULL))
 		log_error(

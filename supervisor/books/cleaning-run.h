@@ -37,6 +37,8 @@ struct cleaning {
 struct usage {
 	struct strings all, live;
 	bool admin;
+	bool unknown; /* the kubelet has no checkpoint, and PodResources has not shown that it is
+			 free */
 };
 void usage_done(struct usage *usage);
 

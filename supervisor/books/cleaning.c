@@ -66,6 +66,15 @@ static bool is_named(struct cleaning *cleaning, const struct dirty *dirty, const
 	return found;
 }
 
+static bool is_listed(const struct dirty *dirty, const struct pod_table *pods)
+{
+	for (size_t i = 0; i < pods->n_devices; i++)
+		if (streq(pods->devices[i].resource, dirty->resource) &&
+			offered_id_is_of(pods->devices[i].id, dirty->id))
+			return true;
+	return false;
+}
+
 /* PodResources omits plain init containers, so only a pod that it has named can have ended. */
 static void note_named(struct cleaning *cleaning, struct dirty *dirty, const struct pod_table *pods,
 	uint64_t asked_at)
@@ -73,6 +82,7 @@ static void note_named(struct cleaning *cleaning, struct dirty *dirty, const str
 	bool decided = is_decided_by(cleaning, dirty->resource, asked_at);
 	struct usage usage = { 0 };
 
+	dirty->unnamed = decided && !is_listed(dirty, pods);
 	if (usage_of(cleaning, dirty, &usage) < 0)
 		usage.live.count = 0;
 	for (size_t i = 0; i < usage.live.count; i++) {
@@ -249,6 +259,18 @@ static void find_unknown(struct cleaning *cleaning)
 	}
 }
 
+/* Before the first pod can get a device of a resource with `release`. */
+static void open_list(struct cleaning *cleaning)
+{
+	bool wanted = cleaning->devices.count > 0;
+
+	for (size_t i = 0; i < cleaning->manager->n_children; i++)
+		wanted |= cleaning_run_ready_child(
+				  cleaning, cleaning->manager->children[i]->resource->name) != NULL;
+	if (wanted && dirty_devices_open(&cleaning->devices) < 0)
+		cleaning->devices.unsaved = true;
+}
+
 static void plan(struct cleaning *cleaning, uint64_t next)
 {
 	for (const struct start *start = cleaning->starts; start; start = start->next)
@@ -269,6 +291,7 @@ static int on_look(sd_event_source *source, void *userdata)
 
 	if (cleaning->manager->stopping)
 		return 0;
+	open_list(cleaning);
 	find_unknown(cleaning);
 	find_claims(cleaning);
 	(void)booked_checkpoint(cleaning->manager->booked, &written_at);
@@ -351,7 +374,7 @@ static int take_devices(struct cleaning *cleaning, const struct child *child,
 		if (dirty->clean)
 			cleaning->devices.unsaved = true;
 		r = note_missed(cleaning, dirty);
-		dirty->clean = false;
+		dirty->clean = dirty->unnamed = false;
 		dirty->taken_at = now;
 	}
 	return r < 0 ? error_set(error, r, "out of memory") : cleaning_run_save(cleaning, error);
@@ -697,6 +720,7 @@ struct cleaning *cleaning_free(struct cleaning *cleaning)
 	sd_event_source_disable_unref(cleaning->look);
 	sd_event_source_disable_unref(cleaning->timer);
 	(void)node_users_free(cleaning->node_users);
+	(void)dirty_devices_close(&cleaning->devices);
 	dirty_devices_done(&cleaning->devices);
 	free(cleaning->asked_resource);
 	free(cleaning->asked_id);

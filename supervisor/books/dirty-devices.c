@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 
+#include "common/boot-id.h"
 #include "common/json-read.h"
 #include "common/log.h"
 #include "common/replace-file.h"
@@ -128,8 +129,8 @@ static json_t *describe_all(const struct dirty_devices *devices)
 				    write_strings(&dirty->ended), "failure", dirty->failure)) < 0)
 			return NULL;
 	}
-	return json_pack(
-		"{s:i, s:b, s:O}", "version", VERSION, "lost", (int)devices->lost, "devices", list);
+	return json_pack("{s:i, s:s, s:b, s:b, s:O}", "version", VERSION, "boot", boot_id() ?: "",
+		"closed", (int)!devices->open, "lost", (int)devices->lost, "devices", list);
 }
 
 int dirty_devices_save(struct dirty_devices *devices)
@@ -147,6 +148,46 @@ int dirty_devices_save(struct dirty_devices *devices)
 	r = replace_file(AT_FDCWD, devices->path, 0600, text, strlen(text));
 	devices->unsaved = r < 0;
 	return r;
+}
+
+/* Where that is impossible, a crash of the host may go unnoticed. */
+static void sync_file(const char *path)
+{
+	_cleanup_free_ char *folder = strndup(path, (size_t)(strrchr(path, '/') - path));
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_close_ int folder_fd =
+		folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -EBADF;
+
+	if (fd >= 0)
+		(void)fsync(fd);
+	if (folder_fd >= 0)
+		(void)fsync(folder_fd);
+}
+
+static int write_synced(struct dirty_devices *devices, bool open)
+{
+	int r;
+
+	if (devices->open == open)
+		return 0;
+	devices->open = open;
+	devices->unsaved = true;
+	r = dirty_devices_save(devices);
+	if (r < 0)
+		devices->open = !open;
+	else
+		sync_file(devices->path);
+	return r;
+}
+
+int dirty_devices_open(struct dirty_devices *devices)
+{
+	return write_synced(devices, true);
+}
+
+int dirty_devices_close(struct dirty_devices *devices)
+{
+	return write_synced(devices, false);
 }
 
 static int read_strings(const json_t *json, const char *key, struct strings *ret)
@@ -211,6 +252,7 @@ int dirty_devices_load(struct dirty_devices *devices, const char *runtime_dir)
 {
 	json_auto_t *root = NULL;
 	json_error_t problem;
+	bool crashed;
 	int r;
 
 	if (runtime_files_state_path(runtime_dir, FILE_NAME, &devices->path) < 0)
@@ -221,8 +263,14 @@ int dirty_devices_load(struct dirty_devices *devices, const char *runtime_dir)
 	r = read_all(devices, root);
 	if (r == -ENOMEM)
 		return r;
-	devices->lost = r < 0 || json_is_true(json_object_get(root, "lost"));
+	crashed = r >= 0 && !json_is_true(json_object_get(root, "closed")) &&
+		!streq(text_of(root, "boot"), boot_id() ?: "");
+	devices->lost = r < 0 || crashed || json_is_true(json_object_get(root, "lost"));
 	devices->unsaved = r < 0;
+	if (crashed)
+		log_warning(
+			"%s may be older than the end of the host before the last boot; each device of a resource with `release` is cleaned before its next pod",
+			devices->path);
 	if (r < 0)
 		log_error(
 			"%s cannot be read: %s; each device of a resource with `release` is cleaned before its next pod",

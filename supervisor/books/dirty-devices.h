@@ -22,6 +22,7 @@ struct dirty {
 	struct strings ended; /* that have ended, while the kubelet's checkpoint contains them */
 	char *failure;        /* why it could not be cleaned; NULL: it could, or was not tried */
 	/* Not saved; times are of CLOCK_MONOTONIC. */
+	bool unnamed;             /* PodResources names no pod with it */
 	uint64_t taken_at;        /* when it was allocated, until the checkpoint shows it; 0: not */
 	struct strings preparing; /* claims that are being prepared with it, as in `users`; until
 				     taken_at, which is in the future */
@@ -38,6 +39,7 @@ struct dirty_devices {
 	struct dirty **items;
 	size_t count;
 	bool unsaved; /* they have changed */
+	bool open;    /* see dirty_devices_open() */
 	bool lost;    /* the file could not be read once, so a device that is not among these may be
 			 dirty: clean ones stay */
 };
@@ -49,6 +51,13 @@ int dirty_devices_load(struct dirty_devices *devices, const char *runtime_dir);
 /* Writes the file if anything has changed. Returns 0 or negative errno; then it is still to be
  * written. */
 int dirty_devices_save(struct dirty_devices *devices);
+
+/* Notes on the disk that the file may be older than what is true, if the host crashes: other writes
+ * are not synced, because Allocate would have to wait for them. A file of another boot that was not
+ * closed counts as one that could not be read. The second one is for the stop. Return 0 or negative
+ * errno. */
+int dirty_devices_open(struct dirty_devices *devices);
+int dirty_devices_close(struct dirty_devices *devices);
 
 struct dirty *dirty_devices_find(
 	const struct dirty_devices *devices, const char *resource, const char *id);

@@ -262,6 +262,18 @@ class Cleaning(CleaningProgram, NodeTest):
         self.assertIsNone(self.node.pod("c", gpu=2)[1])
         self.assertEqual(len(self.log()), 6)
 
+    def test_checkpoint_that_was_deleted(self):
+        """PodResources decides then."""
+        self.begin()
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        os.unlink(os.path.join(self.node.plugins, "kubelet_internal_checkpoint"))
+        self.kill_daemon()
+        self.node.await_allocatable(gpu=1)
+        self.assertEqual(self.log(), [])
+        self.assertEqual(list(self.dirty()), ["gpu-0"])
+        self.remove("a")
+        until(lambda: len(self.log()) == 2, "the device to be cleaned")
+
     def test_what_is_not_saved_is_not_given(self):
         self.begin()
         os.rename(self.node.path("state"), self.node.path("moved"))

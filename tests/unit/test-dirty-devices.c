@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "common/boot-id.h"
 #include "common/log.h"
 #include "supervisor/books/dirty-devices.h"
 
@@ -67,6 +68,18 @@ static void write_file(const char *text)
 	assert_int_equal(fclose(file), 0);
 }
 
+static bool has_in_file(const char *words)
+{
+	_cleanup_fclose_ FILE *file = fopen(path, "re");
+	char text[4096];
+	size_t size;
+
+	assert_non_null(file);
+	size = fread(text, 1, sizeof(text) - 1, file);
+	text[size] = '\0';
+	return strstr(text, words);
+}
+
 static void test_all_is_read_again(void **state)
 {
 	struct dirty *dirty = add("v.e/gpu", "gpu-0");
@@ -94,6 +107,40 @@ static void test_all_is_read_again(void **state)
 	assert_int_equal(dirty_devices_save(&devices), 0);
 	load_again();
 	assert_null(dirty_devices_find(&devices, "v.e/gpu", "gpu-0"));
+}
+
+/* A crash of the host leaves the file as it was on the disk. */
+static void test_crash_of_the_host(void **state)
+{
+	static const struct {
+		const char *boot, *closed;
+		bool lost;
+	} cases[] = {
+		{ "another", "false", true },
+		{ "another", "true", false },
+		{ NULL, "false", false },
+	};
+
+	(void)add("v.e/gpu", "gpu-0");
+	assert_int_equal(dirty_devices_open(&devices), 0);
+	load_again();
+	assert_false(devices.lost);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *text = NULL;
+
+		assert_true(
+			format_text(&text,
+				"{\"version\": 1, \"boot\": \"%s\", \"closed\": %s, \"devices\": []}",
+				cases[i].boot ?: boot_id(), cases[i].closed) >= 0);
+		write_file(text);
+		load_again();
+		assert_int_equal(devices.lost, cases[i].lost);
+	}
+	/* It is noted on the disk before a pod can get a device, and at the stop. */
+	assert_int_equal(dirty_devices_open(&devices), 0);
+	assert_true(has_in_file("\"closed\":false"));
+	assert_int_equal(dirty_devices_close(&devices), 0);
+	assert_true(has_in_file("\"closed\":true"));
 }
 
 static void test_failed_write_is_repeated(void **state)
@@ -186,6 +233,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_all_is_read_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_crash_of_the_host, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_failed_write_is_repeated, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_invalid_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lost, setup, teardown),

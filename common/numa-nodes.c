@@ -52,6 +52,11 @@ bool numa_nodes_meet(const struct numa_nodes *a, const struct numa_nodes *b)
 	return false;
 }
 
+bool numa_nodes_have(const struct numa_nodes *nodes, unsigned node)
+{
+	return node < NUMA_NODES_MAX && nodes->words[node / 64] >> node % 64 & 1;
+}
+
 void numa_nodes_add(struct numa_nodes *nodes, const char *list)
 {
 	unsigned first, last;
@@ -67,7 +72,7 @@ json_t *numa_nodes_pack(const struct numa_nodes *nodes)
 	int r = numbers ? 0 : -1;
 
 	for (unsigned node = 0; node < NUMA_NODES_MAX && r >= 0; node++)
-		if (nodes->words[node / 64] >> node % 64 & 1)
+		if (numa_nodes_have(nodes, node))
 			r = json_array_append_new(numbers, json_integer(node));
 	return r < 0 ? NULL : json_incref(numbers);
 }

@@ -23,6 +23,8 @@ bool numa_nodes_are_none(const struct numa_nodes *nodes);
 /* Whether a node is in both. */
 bool numa_nodes_meet(const struct numa_nodes *a, const struct numa_nodes *b);
 
+bool numa_nodes_have(const struct numa_nodes *nodes, unsigned node);
+
 /* Adds the nodes of a list such as "0,2-3". What is no number of a node, such as "-1", is left
  * out. */
 void numa_nodes_add(struct numa_nodes *nodes, const char *list);

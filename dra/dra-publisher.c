@@ -298,7 +298,7 @@ static void on_tried(const struct dra_answer *answer, void *userdata)
 	unsigned lacks = 0;
 
 	if (answer->code == 422)
-		lacks = slice_lacks_refused(answer->body);
+		lacks = slice_lacks_refused(write->object, answer->body);
 	else if (!answer->failure)
 		lacks = slice_lacks_dropped(write->object, answer->body, other);
 	if (learn_lacks(publisher, lacks, other)) {
@@ -324,7 +324,8 @@ static void on_written(const struct dra_answer *answer, void *userdata)
 	/* The object of a deletion does not exist, as wanted. */
 	if (answer->failure && (write->object || answer->code != 404)) {
 		if (answer->code == 422 &&
-			learn_lacks(publisher, slice_lacks_refused(answer->body), other))
+			learn_lacks(
+				publisher, slice_lacks_refused(write->object, answer->body), other))
 			restart_round(publisher);
 		else
 			fail_round(publisher, answer);

@@ -58,6 +58,28 @@ bool dra_attribute_is_valid(const json_t *attribute)
 		streq(made, json_string_value(value));
 }
 
+/* Numbers, each once. */
+static bool is_list_of_nodes(const json_t *attribute)
+{
+	const json_t *list = json_object_get(attribute, "ints"), *value, *other;
+	size_t i, k;
+
+	if (json_object_size(attribute) != 1 || json_array_size(list) == 0 ||
+		json_array_size(list) > ATTRIBUTE_LIST_MAX)
+		return false;
+	json_array_foreach(list, i, value)
+	{
+		if (!json_is_integer(value) || json_integer_value(value) < 0)
+			return false;
+		json_array_foreach(list, k, other)
+		{
+			if (k < i && json_equal(other, value))
+				return false;
+		}
+	}
+	return true;
+}
+
 /* The API server refuses all devices of a slice for one invalid attribute, and a faulty process may
  * report any. A name with the driver's own domain would be a second one without it. */
 static bool is_valid(const char *driver, const char *name, const json_t *attribute)
@@ -88,7 +110,7 @@ static json_t *make_attributes(
 	add_string(attributes, "resource", name);
 	add_string(attributes, "id", id);
 	if (json_array_size(numa) == 1)
-		add_attribute(attributes, "resource.kubernetes.io/numaNode",
+		add_attribute(attributes, ATTRIBUTE_NUMA_NODE,
 			json_pack("{s:O}", "int", json_array_get(numa, 0)));
 	json_object_foreach(reported, key, value) if (is_valid(driver, key, value) &&
 		json_object_size(attributes) + n_capacities + N_CNI < ATTRIBUTES_MAX)
@@ -106,6 +128,23 @@ static json_t *make_attributes(
 json_t *dra_attributes_make(const char *driver, const char *resource, const json_t *device)
 {
 	return make_attributes(driver, resource, device, 0);
+}
+
+/* Attributes for a slice, a new reference: with the list of NUMA nodes if the process reports one
+ * and the server stores it. Metadata has the number, because older readers know no lists. */
+static json_t *list_nodes(
+	json_t *attributes, const json_t *device, unsigned lacks, size_t n_capacities)
+{
+	json_t *nodes = json_object_get(json_object_get(device, "attributes"), ATTRIBUTE_NUMA_NODE);
+	json_t *listed;
+
+	if (lacks & 1U << LACK_LISTS || !is_list_of_nodes(nodes) ||
+		(!json_object_get(attributes, ATTRIBUTE_NUMA_NODE) &&
+			json_object_size(attributes) + n_capacities >= ATTRIBUTES_MAX))
+		return json_incref(attributes);
+	listed = json_copy(attributes);
+	(void)json_object_set(listed, ATTRIBUTE_NUMA_NODE, nodes);
+	return listed;
 }
 
 /* --- devices --- */
@@ -304,7 +343,7 @@ static int add_place(struct building *building, const struct slice_place *place,
 	const char *id = text_of(place->device, "id"), *offered = id;
 	json_t *names = building->inventory->names;
 	_cleanup_free_ char *key = dra_counters_key(building->resource, offered);
-	json_auto_t *attributes = NULL, *capacity = NULL;
+	json_auto_t *attributes = NULL, *listed = NULL, *capacity = NULL;
 	bool offer, held, elsewhere, part, left_out;
 
 	if (!key)
@@ -320,6 +359,7 @@ static int add_place(struct building *building, const struct slice_place *place,
 	capacity = slice_capacity(place->device, options->driver, use);
 	attributes = make_attributes(
 		options->driver, building->resource, place->device, json_object_size(capacity));
+	listed = list_nodes(attributes, place->device, options->lacks, json_object_size(capacity));
 	/* The resource's process knows no parts. */
 	if (json_object_set_new(names, name,
 		    describe(building, place->device, use == SLICE_PART ? id : offered, use,
@@ -334,12 +374,12 @@ static int add_place(struct building *building, const struct slice_place *place,
 		return elsewhere || (!offer && !held)
 			? 0
 			: add_part(building, key,
-				  make_device(building, name, place->device, use, attributes,
-					  capacity));
+				  make_device(
+					  building, name, place->device, use, listed, capacity));
 	if (elsewhere || (!offer && !held))
 		return leave_out(building);
 	return add_to_slice(
-		building, make_device(building, name, place->device, use, attributes, capacity));
+		building, make_device(building, name, place->device, use, listed, capacity));
 }
 
 static int add_resource(struct building *building, const json_t *resource)

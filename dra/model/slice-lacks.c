@@ -11,25 +11,29 @@
 static const struct {
 	const char *fields[2]; /* keys joined by ".", with "[]" for each element and for each key of
 				* a map; its members belong to it; none: any other */
-	bool refused;          /* the server refuses such a slice; otherwise it drops the field */
+	const char
+		*refused_at; /* where the server refuses such a slice; NULL: it drops the field */
 	const char *text;
 } lacks[_LACK_MAX] = {
-	[LACK_TAINTS] = { { "spec.devices[].taints" }, false,
+	[LACK_TAINTS] = { { "spec.devices[].taints" }, NULL,
 		"device taints (feature gate DRADeviceTaints): unhealthy devices are left out of "
 		"the ResourceSlices" },
-	[LACK_COUNTERS] = { { "spec.devices[].consumesCounters" }, false,
+	[LACK_COUNTERS] = { { "spec.devices[].consumesCounters" }, NULL,
 		"counters (feature gate DRAPartitionableDevices): of devices that share hardware "
 		"(overlap = \"exclusive\"), only those of the first resource are in the "
 		"ResourceSlices" },
-	[LACK_NOTICES] = { { "spec.devices[].taints[].effect" }, true,
+	[LACK_NOTICES] = { { "spec.devices[].taints[].effect" }, "spec.devices[].taints[].effect",
 		"the effect None of device taints: probes of severity \"notice\" do not show in "
 		"the ResourceSlices" },
 	[LACK_AMOUNTS] = { { "spec.devices[].allowMultipleAllocations",
 				   "spec.devices[].capacity[].requestPolicy" },
-		false,
+		NULL,
 		"devices that are shared by amount (feature gate DRAConsumableCapacity): each is "
 		"published as devices of the default amount, or as one device" },
-	[LACK_OTHER] = { { NULL }, false,
+	[LACK_LISTS] = { { "spec.devices[].attributes[].ints" }, "spec.devices[].attributes[]",
+		"attributes with several values (feature gate DRAListTypeAttributes): the NUMA node "
+		"is published as one number" },
+	[LACK_OTHER] = { { NULL }, NULL,
 		"a field that devplugd publishes: the log has its name; devices are published "
 		"without it" },
 };
@@ -50,7 +54,7 @@ static enum slice_lack find_lack(const char *path, bool refused)
 {
 	for (size_t i = 0; i < _LACK_MAX; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(lacks[i].fields); k++)
-			if (lacks[i].refused == refused && is_field(path, lacks[i].fields[k]))
+			if (!lacks[i].refused_at == !refused && is_field(path, lacks[i].fields[k]))
 				return (enum slice_lack)i;
 	return LACK_OTHER;
 }
@@ -61,7 +65,8 @@ struct comparison {
 	char path[SLICE_FIELD_MAX];
 	size_t length;
 	unsigned found;
-	char *other; /* NULL: fields are only found, not compared */
+	char *other;  /* NULL: fields are only found, not compared */
+	bool refused; /* which fields are found: those that a server refuses, or drops */
 };
 
 static void compare(struct comparison *comparison, const json_t *sent, const json_t *stored);
@@ -140,7 +145,7 @@ static void compare(struct comparison *comparison, const json_t *sent, const jso
 	if (is_empty(sent))
 		return;
 	if (!comparison->other)
-		comparison->found |= 1U << find_lack(comparison->path, false);
+		comparison->found |= 1U << find_lack(comparison->path, comparison->refused);
 	else if (!stored || json_is_null(stored) ||
 		(json_is_object(sent) && !json_is_object(stored)) ||
 		(json_is_array(sent) && !json_is_array(stored))) {
@@ -171,12 +176,21 @@ unsigned slice_lacks_dropped(
 	return comparison.found;
 }
 
-unsigned slice_lacks_used(const json_t *slice)
+static unsigned find_used(const json_t *slice, bool refused)
 {
-	struct comparison comparison = { .path = "spec", .length = strlen("spec") };
+	struct comparison comparison = {
+		.path = "spec",
+		.length = strlen("spec"),
+		.refused = refused,
+	};
 
 	compare(&comparison, json_object_get(slice, "spec"), NULL);
 	return comparison.found & ~(1U << LACK_OTHER);
+}
+
+unsigned slice_lacks_used(const json_t *slice)
+{
+	return find_used(slice, false);
 }
 
 /* --- refused values --- */
@@ -194,7 +208,7 @@ static void normalize(const char *field, char ret[static SLICE_FIELD_MAX])
 	ret[length] = '\0';
 }
 
-unsigned slice_lacks_refused(const json_t *status)
+unsigned slice_lacks_refused(const json_t *slice, const json_t *status)
 {
 	const json_t *causes = json_object_get(json_object_get(status, "details"), "causes"),
 		     *cause;
@@ -205,7 +219,9 @@ unsigned slice_lacks_refused(const json_t *status)
 	json_array_foreach(causes, i, cause)
 	{
 		normalize(text_of(cause, "field"), path);
-		found |= 1U << find_lack(path, true);
+		for (size_t k = 0; k < _LACK_MAX; k++)
+			if (lacks[k].refused_at && is_field(path, lacks[k].refused_at))
+				found |= 1U << k;
 	}
-	return found & ~(1U << LACK_OTHER);
+	return found & find_used(slice, true);
 }

@@ -16,6 +16,7 @@ enum slice_lack {
 	LACK_COUNTERS,
 	LACK_NOTICES, /* taints with the effect None */
 	LACK_AMOUNTS, /* devices that claims share by amount */
+	LACK_LISTS,   /* attributes with several values */
 	LACK_OTHER,   /* a field that is not in the table */
 	_LACK_MAX,
 };
@@ -36,6 +37,6 @@ unsigned slice_lacks_dropped(
 /* Which fields of the table the slice has that a server may drop, as bits. */
 unsigned slice_lacks_used(const json_t *slice);
 
-/* Reads the Status with which the server refuses a slice. Returns the same set of bits, for values
- * that the table has as refused. */
-unsigned slice_lacks_refused(const json_t *status);
+/* Reads the Status with which the server refuses a slice. Returns the same set of bits, for fields
+ * that the table has as refused, and that are in the slice. */
+unsigned slice_lacks_refused(const json_t *slice, const json_t *status);

@@ -6,6 +6,7 @@
 #include "drivers/inventory/published-attributes.h"
 
 #include "drivers/host/device-values.h"
+#include "drivers/host/numa-near.h"
 #include "drivers/host/scan-run.h"
 #include "drivers/host/sysroot.h"
 #include "drivers/model/declaration.h"
@@ -73,6 +74,35 @@ static int add_place(const char *root, struct device *device)
 	}
 	r = add_address(root, directory, device);
 	return r < 0 || !directory ? r : add_root(directory, device);
+}
+
+/* --- NUMA nodes --- */
+
+/* All nodes of the device, and those that are near them. */
+static int add_nodes(struct numa_near *near, struct device *device)
+{
+	char list[ATTRIBUTE_VALUE_MAX + 1] = "";
+	size_t count = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < device->n_numa; i++)
+		numa_near_add_node(list, &count, device->numa[i]);
+	for (size_t i = 0; i < device->n_numa && r >= 0; i++)
+		r = numa_near_add(near, device->numa[i], list, &count);
+	return r < 0 || count == 0 ? r : add(device, ATTRIBUTE_NUMA_NODE, list);
+}
+
+static int add_lists(const struct declaration *declaration, struct scan *scan)
+{
+	struct numa_near near = { .root = scan_root(scan) };
+	int r = 0;
+
+	if (!declaration->dra.numa_list)
+		return 0;
+	for (size_t i = 0; i < scan->n_devices && r >= 0; i++)
+		r = add_nodes(&near, scan->devices[i]);
+	numa_near_done(&near);
+	return r;
 }
 
 /* --- the configuration --- */
@@ -163,6 +193,8 @@ int published_attributes_add(const struct declaration *declaration, struct scan 
 		return 0;
 	for (size_t i = 0; i < scan->n_devices && r >= 0; i++)
 		r = add_place(scan_root(scan), scan->devices[i]);
+	if (r >= 0)
+		r = add_lists(declaration, scan);
 	for (size_t i = 0; i < declaration->dra.attributes.count && r >= 0; i++) {
 		struct naming naming = {
 			.declaration = declaration,

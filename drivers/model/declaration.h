@@ -179,6 +179,7 @@ struct declared_dra {
 	struct origin origin;
 	char *driver;             /* NULL: the one at the top of the file */
 	struct groups attributes; /* struct declared_attribute */
+	bool numa_list;           /* the NUMA node is published as a list of near nodes */
 };
 
 /* Whether a resource offers hardware that another one with the same value offers, too: at the same

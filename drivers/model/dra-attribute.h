@@ -22,6 +22,9 @@ extern const char *const attribute_types[];
 #define ATTRIBUTE_PCI_ADDRESS "resource.kubernetes.io/pciBusID"
 #define ATTRIBUTE_PCI_ROOT    "resource.kubernetes.io/pcieRoot"
 
+/* The NUMA node, or a list of nodes. */
+#define ATTRIBUTE_NUMA_NODE "resource.kubernetes.io/numaNode"
+
 /* What Multus reads of every device of a pod: the id for CNI plugins, and the resource of a
  * NetworkAttachmentDefinition. */
 #define ATTRIBUTE_CNI_DEVICE   "k8s.cni.cncf.io/deviceID"
@@ -34,6 +37,10 @@ extern const char *const attribute_types[];
  * itself may publish for any device. */
 #define ATTRIBUTES_MAX      32
 #define ATTRIBUTES_BUILT_IN 8
+
+/* A list is one attribute of that many values at most, so that the 48 values that a device may have
+ * are not exceeded. */
+#define ATTRIBUTE_LIST_MAX 16
 
 /* "firmware", or "vendor.example/firmware" with a DNS name in lower case. */
 bool attribute_name_is_valid(const char *name);

@@ -60,6 +60,12 @@ static const struct option dra_options[] = {
 		.table = &attribute_table,
 		.help = "Attributes of each device, in addition to those that devplugd publishes.",
 	},
+	{
+		.key = "numa_list",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct declared_dra, numa_list),
+		.help = "Whether resource.kubernetes.io/numaNode is a list: the device's NUMA node, and then the nearest nodes of the same socket. Set it only if the API server and the scheduler have the feature gate DRAListTypeAttributes.",
+	},
 };
 const struct option_table dra_table = {
 	.name = "dra",

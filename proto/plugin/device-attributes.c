@@ -26,6 +26,14 @@ static void write_attribute(
 	json_write_text(writer, attributes->any ? "," : "");
 	json_write_string(writer, name);
 	json_write_text(writer, ":{");
+	attributes->any = true;
+	/* A list of numbers, see numa_near_add(). */
+	if (streq(name, ATTRIBUTE_NUMA_NODE)) {
+		json_write_text(writer, "\"ints\":[");
+		json_write_text(writer, value);
+		json_write_text(writer, "]}");
+		return;
+	}
 	json_write_string(writer, attribute_types[type]);
 	json_write_text(writer, ":");
 	if (type == ATTRIBUTE_INT || type == ATTRIBUTE_BOOL)
@@ -33,7 +41,6 @@ static void write_attribute(
 	else
 		json_write_string(writer, value);
 	json_write_text(writer, "}");
-	attributes->any = true;
 }
 
 void device_attributes_write(struct json_writer *writer, const struct declaration *declaration,

@@ -13,18 +13,17 @@
 #include "supervisor/ctl/notices.h"
 #include "supervisor/ctl/show-usage.h"
 
-static json_t *clean_numa(const json_t *device)
+static json_t *clean_numbers(const json_t *numbers)
 {
-	const json_t *nodes = json_object_get(device, "numa");
 	json_t *clean = json_array();
 
-	for (size_t i = 0; i < json_array_size(nodes); i++)
-		if (json_is_integer(json_array_get(nodes, i)))
-			(void)json_array_append(clean, json_array_get(nodes, i));
+	for (size_t i = 0; i < json_array_size(numbers); i++)
+		if (json_is_integer(json_array_get(numbers, i)))
+			(void)json_array_append(clean, json_array_get(numbers, i));
 	return clean;
 }
 
-/* {"string": "X100"}, {"int": 16} or {"bool": true}. */
+/* {"string": "X100"}, {"int": 16}, {"bool": true} or {"ints": [0, 1]}. */
 static json_t *clean_attribute(json_t *attribute)
 {
 	json_t *clean = json_object(), *value;
@@ -37,6 +36,8 @@ static json_t *clean_attribute(json_t *attribute)
 				clean, type, clean_text(json_string_value(value)));
 		else if (json_is_integer(value) || json_is_boolean(value))
 			(void)json_object_set(clean, type, value);
+		else if (json_is_array(value))
+			(void)json_object_set_new(clean, type, clean_numbers(value));
 	}
 	return clean;
 }
@@ -95,8 +96,9 @@ static json_t *clean_device(const json_t *device)
 	json_t *clean = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "id",
 		clean_text_of(device, "id"), "health", clean_text_of(device, "health"), "reason",
 		clean_text_of(device, "reason"), "since", clean_text_of(device, "since"), "numa",
-		clean_numa(device), "replicas", clean_replicas(device), "allocations",
-		integer_of(device, "allocations"), "findings", notices_clean(device));
+		clean_numbers(json_object_get(device, "numa")), "replicas", clean_replicas(device),
+		"allocations", integer_of(device, "allocations"), "findings",
+		notices_clean(device));
 	json_t *attributes = json_object_get(device, "attributes");
 
 	if (clean && attributes) {

@@ -80,7 +80,7 @@ static void check_answer(const json_t *answer)
 
 	demand(slice_lacks_dropped(sent, answer, other) < 1U << _LACK_MAX);
 	demand(slice_lacks_used(answer) < 1U << _LACK_MAX);
-	demand(slice_lacks_refused(answer) < 1U << _LACK_MAX);
+	demand(slice_lacks_refused(sent, answer) < 1U << _LACK_MAX);
 	(void)taint_times_take(times, answer);
 	taint_times_set(times, sent);
 	(void)stored_slice_settle(settled, sent, answer);

@@ -79,6 +79,25 @@ class Hardware(DraTest):
         self.assertNotIn("parentUUID", devices["cuda"])
         self.assertEqual(found[0]["licence"][0]["capacity"], {"memory": {"value": "2Gi"}})
 
+    def test_list_of_nodes(self):
+        """The NUMA node is a list where the configuration says so, and one number where the server refuses lists."""
+        for gate, wanted in ((True, {"ints": [1, 0]}), (False, {"int": 1})):
+            with self.subTest(gate=gate):
+                self.serve_api(release="1.37", features={"DRAListTypeAttributes": True} if gate else {})
+                self.configure(*self.machine(f"host-{gate}", 0, "gpu", "licence", more="dra = { numa_list = true; };"))
+                for name, text in {"node/online": "0-1", "node/node0/cpulist": "0", "node/node1/cpulist": "1", "node/node0/distance": "10 12",
+                                   "node/node1/distance": "12 10", "cpu/cpu0/topology/physical_package_id": "0",
+                                   "cpu/cpu1/topology/physical_package_id": "0"}.items():
+                    self.host.file(f"/sys/devices/system/{name}", text)
+                self.node.start()
+                until(lambda: (devices := self.by_resource(list(self.api.slices.values()), 2))
+                      and devices["gpu"][0]["attributes"][f"{STANDARD}/numaNode"] == wanted, f"the NUMA node {wanted}")
+                until(lambda: any("DRAListTypeAttributes" in text for text in self.dra()["lacks"]) != gate, "what the server lacks")
+                self.assertEqual(self.dra()["api_failure"], "")
+                self.assertEqual(self.printed(2)["gpu"][0]["attributes"][f"{STANDARD}/numaNode"], wanted)
+                self.node.stop()
+                self.api.stop()
+
     def test_two_networks(self):
         """A pod with a GPU and two network functions: Multus finds the function of each network."""
         self.serve_api()

@@ -131,7 +131,7 @@ class Json(ToolTest):
         # A host without NUMA, and one on which all devices are found, has none. Claims and the rest of DRA need an API server:
         # test_dra_pods.py, test_dra.py; probes have failed in test_notices.py, devices are missing in test_expect.py, pods are evicted
         # in test_eviction.py.
-        rare = {*(f"resources[].devices[].findings[].{member}" for member in ("reason", "severity", "text")), "dra.lacks[]", "dra.drivers[].lacks[]", "resources[].scan_notes[]", "resources[].devices[].numa[]",
+        rare = {*(f"resources[].devices[].findings[].{member}" for member in ("reason", "severity", "text")), "dra.lacks[]", "dra.drivers[].lacks[]", "resources[].scan_notes[]", "resources[].devices[].numa[]", "resources[].devices[].attributes.*.ints[]",
                 *(path for path in wanted["status, devices, explain"] if path.startswith("resources[].eviction.")),
                 "resources[].expect.missing[]", "resources[].expect.extra[]",
                 *(f"resources[].devices[].claims[].{member}" for member in ("id", "namespace", "name", "uid", "driver", "device", "share", "amounts.*", "admin"))}

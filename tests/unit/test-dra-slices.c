@@ -97,6 +97,49 @@ static void test_attributes(void **state)
 	dra_inventory_done(&inventory);
 }
 
+#define NODES(list) "\"resource.kubernetes.io/numaNode\": {\"ints\": " list "}"
+
+/* The list that a process reports, and one number for metadata and for a server without lists. */
+static void test_list_of_nodes(void **state)
+{
+	static const struct {
+		const char *numa;
+		unsigned lacks;
+		const char *published, *metadata;
+	} cases[] = {
+		{ "[1]", 0, "{\"ints\": [1, 0]}", "{\"int\": 1}" },
+		{ "[1]", 1U << LACK_LISTS, "{\"int\": 1}", "{\"int\": 1}" },
+		{ "[0, 1]", 0, "{\"ints\": [1, 0]}", NULL },
+		{ "[0, 1]", 1U << LACK_LISTS, NULL, NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct dra_inventory_options options = { .driver = DRIVER,
+			.lacks = cases[i].lacks };
+		json_auto_t *resources =
+			parse("[{\"name\": \"v.e/gpu\", \"devices\": [{\"id\": \"gpu-0\", "
+			      "\"health\": \"Healthy\", \"attributes\": {" NODES("[1, 0]") "}}]}]");
+		json_auto_t *numa = parse(cases[i].numa);
+		json_auto_t *published = cases[i].published ? parse(cases[i].published) : NULL;
+		json_auto_t *metadata = cases[i].metadata ? parse(cases[i].metadata) : NULL;
+		const char *const name = "resource.kubernetes.io/numaNode";
+		struct dra_inventory inventory;
+		const json_t *device, *known;
+
+		(void)json_object_set(
+			json_array_get(json_object_get(json_array_get(resources, 0), "devices"), 0),
+			"numa", numa);
+		assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+		device = json_array_get(json_array_get(inventory.slices, 0), 0);
+		known = json_object_get(inventory.names, text_of(device, "name"));
+		device = json_object_get(json_object_get(device, "attributes"), name);
+		known = json_object_get(json_object_get(known, "attributes"), name);
+		assert_true(published ? json_equal(device, published) : !device);
+		assert_true(metadata ? json_equal(known, metadata) : !known);
+		dra_inventory_done(&inventory);
+	}
+}
+
 /* A faulty process may report any, and the API server refuses the whole slice for one of them. */
 static void test_hostile_attributes(void **state)
 {
@@ -115,6 +158,13 @@ static void test_hostile_attributes(void **state)
 		"\"a\": {\"bool\": 1}",
 		"\"a\": {\"version\": \"1.02.3\"}",
 		"\"a\": {\"ints\": [1]}",
+		NODES("[]"),
+		NODES("[1,0,1]"),
+		NODES("[-1]"),
+		NODES("[0.5]"),
+		NODES("[\"0\"]"),
+		NODES("[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]"),
+		NODES("[0], \"int\": 0"),
 		"\"a\": {\"int\": 1, \"bool\": true}",
 		"\"a\": {}",
 		"\"a\": \"x\"",
@@ -605,6 +655,11 @@ static void test_used_fields(void **state)
 
 static void test_refused_fields(void **state)
 {
+	json_auto_t *slice = slice_of("[" A_TAINTED "]");
+	json_auto_t *listed = slice_of(
+		"[{\"name\": \"a\", \"attributes\": {\"resource.kubernetes.io/numaNode\": {\"ints\": [0]}}}]");
+	json_auto_t *refused = parse("{\"details\": {\"causes\": [" CAUSE(
+		"spec.devices[3].attributes[resource.kubernetes.io/numaNode]") "]}}");
 	static const struct {
 		const char *causes;
 		unsigned lacks;
@@ -623,9 +678,13 @@ static void test_refused_fields(void **state)
 		json_auto_t *status =
 			json_pack("{s:{s:o}}", "details", "causes", parse(cases[i].causes));
 
-		assert_int_equal(slice_lacks_refused(status), cases[i].lacks);
+		assert_int_equal(slice_lacks_refused(slice, status), cases[i].lacks);
 	}
-	assert_int_equal(slice_lacks_refused(NULL), 0);
+	assert_int_equal(slice_lacks_refused(slice, NULL), 0);
+	/* Without a list in the slice, another attribute is wrong. */
+	assert_int_equal(slice_lacks_refused(listed, refused), 1U << LACK_LISTS);
+	assert_int_equal(slice_lacks_refused(slice, refused), 0);
+	assert_int_equal(slice_lacks_refused(NULL, refused), 0);
 }
 
 /* What the server has made of a slice is not written again, until either changes. */
@@ -922,6 +981,7 @@ int main(void)
 		cmocka_unit_test(test_device_names),
 		cmocka_unit_test(test_class_names),
 		cmocka_unit_test(test_attributes),
+		cmocka_unit_test(test_list_of_nodes),
 		cmocka_unit_test(test_hostile_attributes),
 		cmocka_unit_test(test_slices),
 		cmocka_unit_test(test_taints),

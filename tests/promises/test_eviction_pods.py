@@ -4,7 +4,7 @@ import os
 import stat
 import unittest
 
-from eviction_node import EvictionTest
+from eviction_node import GPU, EvictionTest
 from node import path, until
 from test_dra_rights import verb_of
 
@@ -73,6 +73,66 @@ class EvictedPods(EvictionTest):
         self.unplug(devices[2])
         self.await_state(devices[2], "held", "many")
         self.assertFalse(self.is_ending("c"))
+
+    # --- shares
+
+    def test_all_pods_that_share_a_device(self):
+        """Each is evicted once, however many shares and containers it has; pods of other devices stay."""
+        self.begin(self.gpu("share = { replicas = 3; };", count=4), count=12)
+        holders = {}
+        for name, count in zip("abcdef", (1, 2, 1, 1, 2, 1)):
+            given, refused = self.node.pod(name, gpu=count)
+            self.assertIsNone(refused)
+            self.add_pod(name, self.uid_of(name))
+            for device in {one.split("#")[0] for one in given["resources"][GPU]}:
+                holders.setdefault(device, set()).add(name)
+        device, pods = max(holders.items(), key=lambda item: len(item[1]))
+        self.assertGreater(len(pods), 1)
+        self.write(device, "broken")
+        for name in pods:
+            self.await_pod(device, name, "waiting", f"the Node still shows 12 allocatable {GPU}, and not 9")
+        self.show_allocatable(9)
+        for name in pods:
+            self.await_pod(device, name, "evicted")
+        self.assertEqual(sorted(self.evictions()), sorted(pods))
+        self.assertEqual({name for name in "abcdef" if self.is_ending(name)}, pods)
+
+    # --- what the API server refuses
+
+    def test_each_refusal(self):
+        """Whatever the API server answers, the pod stays until it accepts the eviction, and the answer is shown."""
+        self.begin(self.gpu(count=10), count=10)
+        for number, (answer, state, words) in enumerate((
+                (403, "refused", "403"), (409, "ended", "another pod has its name now"), (429, "refused", "429"), (500, "refused", "500"),
+                ("close", "refused", "POST"))):
+            with self.subTest(answer):
+                name = f"pod-{number}"
+                device = self.run_pod(name)
+                self.api.ask("PUT", "/devplug/faults", {"faults": [{"method": "POST", "path": f"/{name}/eviction", "do": answer}]})
+                self.break_device(device, allocatable=9 - number)
+                self.await_pod(device, name, state, words)
+                self.assertFalse(self.is_ending(name))
+                self.api.ask("PUT", "/devplug/faults", {"faults": []})
+                self.await_pod(device, name, "evicted")
+        self.assertEqual(self.evictions(), [f"pod-{number}" for number in range(5)])
+
+    def test_deletion_that_is_refused(self):
+        """The eviction is tried before `force_after`, the deletion is tried again, and neither hits another pod of the name."""
+        self.begin(self.gpu("force_after = 1;"))
+        device = self.run_pod("a")
+        self.api.ask("PUT", "/devplug/faults", {"faults": [{"method": "POST", "path": "/a/eviction", "do": 429},
+                                                           {"method": "DELETE", "path": "/pods/a", "do": 403}]})
+        self.break_device(device)
+        self.await_pod(device, "a", "refused", "DELETE")
+        self.assertEqual(self.evictions(), [])
+        # Its controller has made it again.
+        self.remove_pod("a")
+        self.add_pod("a", "7a1c0f42-0000-4000-8000-000000000002")
+        self.api.ask("PUT", "/devplug/faults", {"faults": []})
+        self.await_pod(device, "a", "ended", "another pod has its name now")
+        self.assertEqual((self.evictions(), self.is_ending("a")), ([], False))
+
+    # --- rights
 
     def test_rights_of_the_chart(self):
         """A pod of the DaemonSet evicts and deletes with the rights of the chart's values, and uses each."""

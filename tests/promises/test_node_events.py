@@ -6,18 +6,20 @@ import os
 import time
 import unittest
 
+import test_node_conditions
 from api_server import write_kubeconfig
 from devplug_apiserver import resources
 from dra_node import DraTest
 from node import until
 from test_dra_rights import verb_of
-from test_node_conditions import REPORT, SECRET, NodeConditions
+from test_node_conditions import REPORT, SECRET
 
 EVENTS, PODS = "/api/v1/events", "/api/v1/namespaces/default/pods"
 
 
 class NodeEvents(DraTest):
-    probed, set_health, report_failure = NodeConditions.probed, NodeConditions.set_health, NodeConditions.report_failure
+    probed, set_health, report_failure = (getattr(test_node_conditions.NodeConditions, name) for name in (
+        "probed", "set_health", "report_failure"))
 
     def setUp(self):
         super().setUp()
@@ -142,7 +144,7 @@ class NodeEvents(DraTest):
         self.await_event("Node", "node-a", "DeviceFailed")
         self.configure(self.probed("gpu", serve="dra"))
         self.node.reload()
-        until(lambda: set(NodeConditions.conditions(self)) <= {"Ready"}, "the end of reports")
+        until(lambda: set(test_node_conditions.NodeConditions.conditions(self)) <= {"Ready"}, "the end of reports")
         self.set_health("gpu-1", "broken")
         self.await_pool(lambda pool: sum("taints" in device for device in pool.values()) == 2)
         time.sleep(1)

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "deviceplugin.pb-c.h"
+#include "fetch.h"
 #include "floors.h"
 #include "http2-answer.h"
 #include "kubelet/channel.h"
@@ -259,6 +260,7 @@ int main(int argc, char *argv[])
 		{ "ping", "CALLS", 1, false, run_ping },
 		{ "notice", "FILE CHANGES GAP", 3, false, run_notice },
 		{ "answer", "SOCKET", 1, false, run_answer },
+		{ "fetch", "SERVER CA CERTIFICATE KEY FOLDER", 5, false, run_fetch },
 	};
 	int r = -EINVAL;
 

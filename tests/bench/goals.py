@@ -54,8 +54,10 @@ LINES = (
     Line("PodResources of 250 pods: CPU", "pods: CPU for an answer, 250 pods, 10,000 devices", ((20, None),), "pods", None, False),
     Line("--check of 1000 resources", "--check of 1000 resources", ((300, None),), "tools", None, False),
     Line("devplugctl status, 10,000 devices", "devplugctl status, 10,000 devices", ((100, None),), "tools", None, False),
-    Line("DRA: prepare of a claim, p50", "DRA: prepare of a claim, p50", ((5, None),), "dra",
-         "floor: DRA: claim that is prepared, p50", False),
+    Line("DRA: prepare of a claim by TLS, p50", "DRA: prepare of a claim, p50", ((5, None), (1.5, "floor")), "dra",
+         "floor: DRA: GET on an open connection and two files, p50", False),
+    Line("DRA: prepare after 65 s without one, p50", "DRA: prepare after 65 s without one, p50", ((1.0, "floor"),), "dra_idle",
+         "floor: DRA: prepare of the next claims, p50", False),
     Line("DRA: requests to the API server for a change", "DRA: requests for a change", ((1, None),), "dra", None, False),
     Line("DRA: dirty memory of devplugd-cluster", "DRA: dirty memory of devplugd-cluster", (), "dra", None, False),
 )

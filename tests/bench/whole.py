@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of a large node: which pod has which device, the check of a configuration, devplugctl, claims of DRA."""
+import contextlib
 import json
 import os
 import statistics
@@ -7,11 +8,13 @@ import subprocess
 import time
 
 import processes
-from api_server import ApiServer
+from api_server import CLAIMS_PATH, ApiServer
 from dra_kubelet import Kubelet
 from node import children_of, command_line, until
 from scrapes import Scraped
-from subjects import Devplugd, Resource, open_run, tokens
+from subjects import SHARED, Devplugd, Resource, open_run, tokens
+
+IDLE_SECONDS = 65  # devplug-apiserver closes connections after 60 s, and credentials are read again after 60 s
 
 
 def run_timed(*words):
@@ -114,21 +117,41 @@ def prepare_timed(kubelet, path, claim):
     return took
 
 
+@contextlib.contextmanager
+def least_prepare(run):
+    """Yields a function of a claim: how long its object takes on an open connection, and two files, in milliseconds."""
+    folder = run.node.path("least")
+    os.mkdir(folder)
+    client = subprocess.Popen([SHARED["C client"], "fetch", run.api.url(), run.api.authority.certificate,
+                               *run.api.clients[run.api.node], folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(claim):
+        client.stdin.write(f"{CLAIMS_PATH.format(claim[0])}/{claim[1]}\n")
+        client.stdin.flush()
+        return [float(word) / 1000 for word in client.stdout.readline().split()]
+    try:
+        yield ask
+    finally:
+        client.communicate()
+
+
 def dra(subject, quick):
-    """Preparing a claim, with the answer of the API server and without; requests for a change; memory."""
+    """Preparing a claim, with the answer of the API server and without; its parts; requests for a change; memory."""
     if subject.kind != "devplugd":
         return {}
     count, changes = (20, 5) if quick else (200, 20)
     with Dra(subject, tokens(1)) as run:
         kubelet, path = run.begin()
         device = run.api.device_named("vendor.example/r0", 0)
-        prepares, again = [], []
-        for number in range(count):
-            claim = run.claim(f"claim-{number}", device)
-            # A claim that is prepared is answered without the API server.
-            for samples in (prepares, again):
-                samples.append(prepare_timed(kubelet, path, claim))
-            kubelet.unprepare(path, claim)
+        prepares, again, least = [], [], []
+        with least_prepare(run) as ask:
+            for number in range(count):
+                claim = run.claim(f"claim-{number}", device)
+                # A claim that is prepared is answered without the API server.
+                for samples in (prepares, again):
+                    samples.append(prepare_timed(kubelet, path, claim))
+                least.append(ask(claim))
+                kubelet.unprepare(path, claim)
         writes, name = len(run.api.writes()), run.api.device_named("vendor.example/r0", 1)
         for number in range(changes):
             with open(os.path.join(run.health, "r0-1"), "w") as file:
@@ -137,10 +160,32 @@ def dra(subject, quick):
         requests = (len(run.api.writes()) - writes) / changes
         memory = processes.memory(run.process())
         return {"DRA: prepare of a claim, p50": (statistics.median(prepares), "ms"),
-                "floor: DRA: claim that is prepared, p50": (statistics.median(again), "ms"),
+                "DRA: share of the call without its work, p50": (statistics.median(again), "ms"),
+                "DRA: share of the GET on an open connection, p50": (statistics.median(get for get, _ in least), "ms"),
+                "DRA: share of a claim file and a CDI file, p50": (statistics.median(files for _, files in least), "ms"),
+                "floor: DRA: GET on an open connection and two files, p50": (statistics.median(map(sum, least)), "ms"),
                 "DRA: requests for a change": (requests, ""),
                 "DRA: PSS of devplugd-cluster": (memory["pss"], "kB"),
                 "DRA: dirty memory of devplugd-cluster": (memory["dirty"], "kB")}
+
+
+def dra_idle(subject, quick):
+    """After a time in which a server closes idle connections and credentials become too old, and at once after that. Several
+    nodes are idle at the same time."""
+    if subject.kind != "devplugd":
+        return {}
+    idle, busy, nodes = [], [], 1 if quick else 5
+    with contextlib.ExitStack() as stack:
+        runs = [stack.enter_context(Dra(subject, tokens(1))) for _ in range(nodes)]
+        begun = [run.begin() for run in runs]
+        claims = [[run.claim(f"claim-{number}", run.api.device_named("vendor.example/r0", number)) for number in range(10)]
+                  for run in runs]
+        time.sleep(IDLE_SECONDS)
+        for (kubelet, path), (first, *others) in zip(begun, claims):
+            idle.append(prepare_timed(kubelet, path, first))
+            busy.append(statistics.median(prepare_timed(kubelet, path, claim) for claim in others))
+    return {f"DRA: prepare after {IDLE_SECONDS} s without one, p50": (statistics.median(idle), "ms"),
+            "floor: DRA: prepare of the next claims, p50": (statistics.median(busy), "ms")}
 
 
 def dra_many(subject, quick):

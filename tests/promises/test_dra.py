@@ -6,7 +6,7 @@ import random
 import signal
 import unittest
 
-from api_server import RELEASES, Release
+from api_server import Release
 from dra_kubelet import HealthStream
 from dra_node import DRIVER, DraTest
 from node import SEED, remove_tree, runs_no_programs, scaled, until
@@ -375,27 +375,12 @@ class Dra(DraTest):
         self.await_pool(lambda pool: "taints" in pool[b])
         self.assertEqual(times(self.api.pool()), {old})
 
-    def test_releases(self):
-        """The same file serves the same claims on the API server of each release."""
-        for release in RELEASES:
-            with self.subTest(release):
-                self.serve_api(release=release)
-                self.begin(self.resource("gpu"))
-                self.await_pool(lambda pool: len(pool) == 3)
-                self.api.apply(self.ctl("dra", "classes").stdout)
-                claim = self.api.schedule("c", [("r", "gpu.vendor.example", 2)])
-                name = "default", "c", claim["metadata"]["uid"]
-                self.assertEqual(len(self.prepare(name)[name[2]]), 2)
-                self.assertEqual(self.unprepare(name), {name[2]: ""})
-                self.assertEqual(self.dra()["api_failure"], "")
-                self.node.stop()
-
     def test_many_devices(self):
         """1000 devices are 16 slices, which may all have taints; when the health of one changes, one request is written."""
         self.serve_api()
         self.begin(self.resource("gpu", count=1000))
         self.await_pool(lambda pool: len(pool) == 1000)
-        self.assertEqual(len(self.api.slices), 16)
+        self.assertEqual([name[:6] for name in sorted(self.api.slices)], [f"{number:05x}-" for number in range(16)])
         until(lambda: self.dra()["slices"] == 16, "the slices to be known")
         before = len(self.api.writes())
         self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-500").returncode, 0)

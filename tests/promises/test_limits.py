@@ -73,6 +73,10 @@ class Page(unittest.TestCase):
                 compared += bool(setting or macro)
         self.assertGreater(compared, 35)
 
+    def test_rows_are_there_once(self):
+        rows = [(limit.removeprefix("<!-- internal --> "), *rest) for limit, *rest in self.rows()]
+        self.assertEqual([row for row in rows if rows.count(row) > 1], [])
+
     def test_page_for_administrators(self):
         answer = subprocess.run([os.path.join(ROOT, "docs/make-limits"), "--check"], capture_output=True, text=True)
         self.assertEqual((answer.returncode, answer.stderr), (0, ""))

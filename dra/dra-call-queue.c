@@ -27,6 +27,8 @@
 #define RETRY_DELAY (1 * USEC_PER_SEC)
 /* For the supervisor, which knows `until` and has the better reason. */
 #define GRACE (1 * USEC_PER_SEC)
+/* How many claims are read at once from a server that answers. */
+#define READS_AT_ONCE 8
 /* How long a server that asks for a pause is not asked. */
 #define RETRY_AFTER_MAX (5 * USEC_PER_SEC)
 /* Until a supervisor that does not read its socket is sent more. */
@@ -63,7 +65,9 @@ struct dra_calls {
 	struct dra_call *first;
 	struct job *jobs;
 	size_t n_waiting; /* claims that wait, or are tried again after they have waited */
-	/* While the API server fails, claims share its attempts. */
+	/* While the API server fails, claims share its attempts. With each answer, more are read at
+	 * once. */
+	size_t reads_max;
 	uint64_t read_at, read_delay; /* CLOCK_MONOTONIC; 0: it answers */
 	char read_failure[CONTROL_TEXT_MAX];
 	sd_event_source *send_timer, *call_timer;
@@ -265,8 +269,10 @@ static bool note_outage(struct dra_calls *calls, const struct dra_answer *answer
 {
 	if (!dra_api_is_outage(answer)) {
 		calls->read_at = calls->read_delay = 0;
+		calls->reads_max = MIN_OF(calls->reads_max * 2, (size_t)READS_AT_ONCE);
 		return false;
 	}
+	calls->reads_max = 1;
 	calls->read_delay =
 		calls->read_delay == 0 ? WAIT_MIN : MIN_OF(calls->read_delay * 2, WAIT_MAX);
 	calls->read_at = now_usec(CLOCK_MONOTONIC) +
@@ -340,22 +346,22 @@ static void read_claim(struct job *job)
 		set_stage(job, READING);
 }
 
-static bool is_reading(const struct dra_calls *calls)
+static size_t count_reading(const struct dra_calls *calls)
 {
-	const struct job *job = calls->jobs;
+	size_t n = 0;
 
-	while (job && job->stage != READING)
-		job = job->next;
-	return job;
+	for (const struct job *job = calls->jobs; job; job = job->next)
+		n += job->stage == READING;
+	return n;
 }
 
 static void read_claims(struct dra_calls *calls)
 {
 	struct job *next;
 
-	for (struct job *job = calls->jobs; job && !is_reading(calls); job = next) {
+	for (struct job *job = calls->jobs; job; job = next) {
 		next = job->next;
-		if (job->stage == READ)
+		if (job->stage == READ && count_reading(calls) < calls->reads_max)
 			read_claim(job);
 	}
 }
@@ -585,6 +591,7 @@ int dra_calls_new(const struct dra_node_options *options, struct dra_calls **ret
 	if (!calls)
 		return -ENOMEM;
 	calls->options = options;
+	calls->reads_max = 1;
 	r = sd_event_add_time(options->event, &calls->send_timer, CLOCK_MONOTONIC, USEC_INFINITY, 0,
 		on_send_timer, calls);
 	if (r >= 0)

@@ -154,6 +154,26 @@ class DraConnection(DraTest):
         self.check_prepared(self.claim("a", 0))
         self.check_prepared(self.claim("b", 1))
 
+    def test_claims_that_are_read_at_once(self):
+        """A server that answers is asked for several claims at once."""
+        self.start()
+        claims = [self.claim(f"c{number}", number) for number in range(8)]
+        begun, open_ = [], []
+
+        def slow(method, path):
+            if "/resourceclaims/" not in path:
+                return None
+            begun.append(path)
+            open_.append(len(begun) - len([path for _, path, _ in list(self.api.requests) if "/resourceclaims/" in path]))
+            return 0.2
+
+        self.api.faults = [slow]
+        answer = self.prepare(*claims)
+        self.assertEqual([len(answer[uid]) for _, _, uid in claims], [1] * 8)
+        # The first one alone: the server may not answer.
+        self.assertEqual(open_[0], 1)
+        self.assertGreaterEqual(max(open_), 2)
+
     def test_long_answers(self):
         """A list of many slices comes while claims are read, and the events of the watch arrive."""
         self.serve_api()

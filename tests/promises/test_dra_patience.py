@@ -97,6 +97,35 @@ class DraPatience(DraTest):
         until(lambda: f"cannot prepare the claim default/second: {answer}" in self.node.output(), "the log to name it")
         self.assertEqual(self.node.output().count("default/second"), 2)
 
+    def test_time_of_programs(self):
+        """One budget for all: a claim that has waited for a device, then for its program, and one that waits for the program of
+        another claim, have their reasons before the call ends, and not its end. The next call finds what was begun."""
+        folder = self.node.path("marks")
+        os.mkdir(folder)
+        os.chmod(folder, 0o777)
+        runs, go = os.path.join(folder, "runs"), os.path.join(folder, "go")
+        open(go, "w").close()
+        program = self.script("prestart", f'echo "$1" >> "{runs}"\nuntil [ -e "{go}" ]; do sleep 0.05; done\n')
+        self.begin_one(f'prestart = {{ command = [ "{program}", "${{id}}" ]; timeout = 25; }};', count=2)
+        first, second, third = self.claim("first"), self.claim("second"), self.claim("third", 1)
+        self.assertEqual(len(self.prepare(first)[first[2]]), 1)
+        os.unlink(go)
+        call = self.calls.submit(self.prepare, second, deadline=12)
+        self.await_wait(second, "still prepared for the claim default/first")
+        self.assertEqual(self.unprepare(first), {first[2]: ""})
+
+        def count():
+            with open(runs) as file:
+                return file.read().split()
+
+        until(lambda: count() == ["gpu-0"] * 2, "the program of the second claim")
+        other = self.calls.submit(self.prepare, third, deadline=12)
+        self.assertIn("did not answer in time; what it runs for the claim goes on", call.result()[second[2]])
+        self.assertIn("still prepares the claim default/second", other.result()[third[2]])
+        open(go, "w").close()
+        self.assertEqual([len(devices) for devices in self.prepare(second, third).values()], [1, 1])
+        self.assertEqual(count(), ["gpu-0", "gpu-0", "gpu-1"])
+
     def test_unprepare_ends_the_wait(self):
         self.begin_one()
         first, second, call = self.begin_waiting()

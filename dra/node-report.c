@@ -55,6 +55,7 @@ struct node_report {
 	json_t *changes; /* {"happening", "resource", "device", "text"}: their pods are not known
 			  */
 	uint64_t question; /* number of the last HOLDERS_WANTED */
+	size_t asked;      /* changes that it is about, the first ones; 0: it was answered */
 	char failures[_PART_MAX][CONTROL_TEXT_MAX];
 	char *failure; /* that the supervisor knows; NULL: it knows nothing */
 };
@@ -309,10 +310,12 @@ static void ask_for_holders(struct node_report *report)
 {
 	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_HOLDERS_WANTED);
 
-	if (json_array_size(report->changes) == 0)
+	/* One at a time, so that a device that fails again and again does not outdate each one. */
+	if (report->asked > 0 || json_array_size(report->changes) == 0)
 		return;
 	message.number = ++report->question;
-	(void)control_send(CONTROL_FD, &message);
+	if (control_send(CONTROL_FD, &message) >= 0)
+		report->asked = json_array_size(report->changes);
 }
 
 /* The containers of a pod, and replicas of a device, are one. */
@@ -381,7 +384,6 @@ int node_report_take_holders(struct node_report *report, struct control_message 
 	size_t size, i;
 	int r;
 
-	/* The answer to a later question has all. */
 	if (message->number != report->question)
 		return 0;
 	r = sealed_read(message->fds[0], CONTROL_DEVICES_MAX, &text, &size);
@@ -392,10 +394,14 @@ int node_report_take_holders(struct node_report *report, struct control_message 
 		return -EBADMSG;
 	json_array_foreach(report->changes, i, change)
 	{
+		if (i == report->asked)
+			break;
 		write_pod_events(
 			report, change, json_object_get(holders, text_of(change, "resource")));
 	}
-	(void)json_array_clear(report->changes);
+	for (; report->asked > 0; report->asked--)
+		(void)json_array_remove(report->changes, 0);
+	ask_for_holders(report);
 	return 0;
 }
 

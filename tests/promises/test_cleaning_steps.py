@@ -105,7 +105,6 @@ class CleaningSteps(CleaningProgram, EvictionTest):
     def end(self, name):
         device, _ = self.pods.pop(name)
         self.dirty[device] = self.count("end", device)
-        self.lost.discard(name)
         self.end_pod(name)
 
     def drop(self):

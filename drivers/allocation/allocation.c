@@ -383,6 +383,15 @@ void allocation_note(const struct snapshot *snapshot, const char *const *ids, si
 			device_note_assigned(snapshot->units[unit].device);
 }
 
+int allocation_metadata_path(const char *resource, char **ret)
+{
+	int r = format_text(ret, METADATA_DIRECTORY "%s/metadata.json", resource);
+
+	if (r >= 0)
+		*strchrnul(*ret + strlen(METADATA_DIRECTORY), '/') = '_';
+	return r;
+}
+
 int allocation_add_metadata(
 	struct allocation *allocation, const char *resource, const char *host, struct error *error)
 {
@@ -390,9 +399,8 @@ int allocation_add_metadata(
 	struct device_node *grown;
 	size_t at = 0;
 
-	if (!copy || format_text(&path, METADATA_DIRECTORY "%s/" METADATA_FILE, resource) < 0)
+	if (!copy || allocation_metadata_path(resource, &path) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	*strchrnul(path + strlen(METADATA_DIRECTORY), '/') = '_';
 	while (at < allocation->n_nodes && strcmp(allocation->nodes[at].path, path) < 0)
 		at++;
 	if (at < allocation->n_nodes && streq(allocation->nodes[at].path, path))

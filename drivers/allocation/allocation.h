@@ -73,13 +73,13 @@ int allocation_build_cdi(const struct declaration *declaration, const struct sna
 	const char *root, const char *const *ids, size_t n_ids,
 	const struct allocation_answers *answers, struct allocation *ret, struct error *error);
 
-/* Where a container finds the metadata of a resource's devices: a directory with a directory for
- * each resource, "/" being "_", and the name of the file there. */
+/* Where a container finds the metadata of a resource's devices: in a directory for each resource,
+ * with "_" for "/", below this one. Returns 0 or -ENOMEM. */
 #define METADATA_DIRECTORY "/run/devplugd/devices/"
-#define METADATA_FILE      "metadata.json"
+int allocation_metadata_path(const char *resource, char **ret);
 
-/* Adds the mount of that file of the host. Returns 0, or -EEXIST (the container gets something else
- * at that path) or -ENOMEM with the error filled. */
+/* Adds the mount of a file of the host there. Returns 0, or -EEXIST (the container gets something
+ * else at that path) or -ENOMEM with the error filled. */
 int allocation_add_metadata(
 	struct allocation *allocation, const char *resource, const char *host, struct error *error);
 

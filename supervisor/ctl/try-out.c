@@ -169,6 +169,20 @@ static int note_programs(const struct inquiry *inquiry, json_t *notes)
 	return 0;
 }
 
+/* The daemon makes the file. */
+static int note_metadata(const struct declaration *declaration, json_t *notes)
+{
+	_cleanup_free_ char *path = NULL;
+
+	if (!declaration->metadata || declaration->serve == SERVE_DRA)
+		return 0;
+	return allocation_metadata_path(declaration->name, &path) < 0 ||
+			json_array_append_new(notes,
+				json_sprintf("%s in the container describes its devices", path)) < 0
+		? -ENOMEM
+		: 0;
+}
+
 /* What the container gets depends on its claim. */
 static int add_note(json_t *target, struct error *error)
 {
@@ -207,7 +221,8 @@ static int add_answer(const struct declaration *declaration, const struct snapsh
 		return add_note(target, error);
 	if (r < 0)
 		return r;
-	if (pack_allocation(&allocation, &answer) < 0)
+	if (note_metadata(declaration, json_object_get(target, "notes")) < 0 ||
+		pack_allocation(&allocation, &answer) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	prestart = json_array();
 	if (json_object_set_new(target, "answer", answer) < 0 ||

@@ -106,6 +106,12 @@ class PluginMetadata(PluginMetadataTest):
         self.assertEqual(sorted(self.devices(self.mounts(other)[path])), other["resources"]["vendor.example/gpu"])
         self.assertEqual(len(self.hosts()), 2)
 
+    def test_what_a_container_would_get(self):
+        self.begin_two()
+        shown = subprocess.run([program("devplugctl"), "-c", self.node.config, "preview", "vendor.example/gpu"], capture_output=True, text=True)
+        self.assertIn(f"{IN_CONTAINER.format('gpu')} in the container describes its devices", " ".join(shown.stdout.split()))
+        self.assertEqual(self.hosts(), [])
+
     def test_without_the_key(self):
         self.begin(static("gpu", 2), gpu=2)
         self.assertEqual(self.node.pod("a", gpu=1)[0]["mounts"], [])

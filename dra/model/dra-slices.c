@@ -109,7 +109,7 @@ static json_t *make_attributes(
 	dra_resource_value(resource, name);
 	add_string(attributes, "resource", name);
 	add_string(attributes, "id", id);
-	if (json_array_size(numa) == 1)
+	if (json_array_size(numa) == 1 && json_is_integer(json_array_get(numa, 0)))
 		add_attribute(attributes, ATTRIBUTE_NUMA_NODE,
 			json_pack("{s:O}", "int", json_array_get(numa, 0)));
 	json_object_foreach(reported, key, value) if (is_valid(driver, key, value) &&

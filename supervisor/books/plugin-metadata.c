@@ -409,6 +409,19 @@ static void drop(struct plugin_metadata *metadata, struct metadata_file *file)
 	(void)file_free(file);
 }
 
+/* No container gets it. */
+static void forget(struct plugin_metadata *metadata, struct metadata_file *file)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < metadata->n_files; i++)
+		if (metadata->files[i] != file)
+			metadata->files[kept++] = metadata->files[i];
+	metadata->n_files = kept;
+	drop(metadata, file);
+	prune_devices(metadata);
+}
+
 /* --- what children send --- */
 
 /* Reads an array of devices into their attributes by id, as a slice shows them. */
@@ -462,9 +475,11 @@ static int take_container(struct plugin_metadata *metadata, const struct child *
 	file->asked_at = now_usec(CLOCK_MONOTONIC);
 	if (note_devices(metadata, file->resource, devices) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
+	(void)fprintf(paths, "%s\n", file->path);
 	/* Changes of one that is there are written with all others. */
 	r = file->unwritten ? write_file(metadata, file, error) : 0;
-	(void)fprintf(paths, "%s\n", file->path);
+	if (r < 0 && !file->named)
+		forget(metadata, file);
 	return r;
 }
 
@@ -567,6 +582,8 @@ static void note_answer(struct plugin_metadata *metadata, const struct kubelet_c
 		file->named = true;
 		return;
 	}
+	if (ids->count > METADATA_DEVICES_MAX)
+		return;
 	if (published_devices_path(metadata->manager->published, row->resource, ids, &path) < 0 ||
 		!streq(path, row->answer->metadata) ||
 		obtain(metadata, row->resource, ids, &file, error) < 0)

@@ -91,11 +91,19 @@ static void test_P10_attributes(void **state)
 	static const char *const wanted[] = { "resource", "id", "resource.kubernetes.io/numaNode",
 		"good", "number", "other.example/ok", "k8s.cni.cncf.io/deviceID",
 		"k8s.cni.cncf.io/resourceName" };
-	_cleanup_free_ char *paths = NULL;
+	_cleanup_free_ char *paths = NULL, *again = NULL;
 	json_auto_t *attributes = NULL;
 
-	if (use("a\n", device, &paths) < 0)
+	if (use("a\n", "[{'id':'a','numa':[{'x':['y']}],'attributes':{'a':{'string':['x']}}}]",
+		    &paths) < 0)
 		fail_msg("%s", error.message);
+	attributes = attributes_of(paths);
+	assert_int_equal(json_object_size(attributes), 4);
+	json_decref(attributes);
+	attributes = NULL;
+	if (use("a\n", device, &again) < 0)
+		fail_msg("%s", error.message);
+	assert_int_equal(plugin_metadata_write(metadata, true), USEC_INFINITY);
 	attributes = attributes_of(paths);
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
 		if (!json_object_get(attributes, wanted[i]))
@@ -328,6 +336,21 @@ static void test_P18_damaged_file(void **state)
 	}
 }
 
+/* A container that was refused needs no file. */
+static void test_P18_not_written(void **state)
+{
+	_cleanup_free_ char *paths = NULL;
+
+	host_mkdir("/deep");
+	host_mkdir("/deep/cdi");
+	host_write("/deep/cdi/devplugd.metadata", "");
+	assert_true(use("a\n", "[]", &paths) < 0);
+	assert_non_null(strstr(error.message, "cannot write"));
+	assert_int_equal(plugin_metadata_write(metadata, false), USEC_INFINITY);
+	host_remove("/deep/cdi/devplugd.metadata");
+	assert_int_equal(use("a\n", "[]", &paths), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -337,6 +360,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_P12_many_sets, begin, end),
 		cmocka_unit_test_setup_teardown(test_P12_changes, begin, end),
 		cmocka_unit_test_setup_teardown(test_P18_stored_answers, begin, end),
+		cmocka_unit_test_setup_teardown(test_P18_not_written, begin, end),
 		cmocka_unit_test_setup_teardown(test_P18_damaged_file, begin, end),
 	};
 

@@ -146,20 +146,30 @@ class Device:
         self.mounts = mounts
 
 
+HERE = os.path.dirname(os.path.realpath(__file__))
+PAGES = os.path.join(HERE, "../../docs/peers")
+
+
+def table(page, heading):
+    """The rows of the first table below a heading, each as {column: cell}."""
+    with open(os.path.join(PAGES, page)) as file:
+        section = file.read().split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    return [dict(zip(head, row)) for row in rows]
+
+
+def presets_with(column, pattern):
+    """Presets of the vendors of HAMi whose cell matches, without NVIDIA's, which has tests of its own."""
+    return [preset for row in table("hami.md", "Vendors") if re.match(pattern, row[column])
+            for preset in re.findall(r"`([\w-]+)`", row["preset"]) if preset in HOSTS]
+
+
 class Pages(unittest.TestCase):
-    PEERS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/peers")
-
-    def rows(self, page, heading):
-        """The rows of the first table behind a heading, each as {column: cell}."""
-        with open(os.path.join(self.PEERS, page)) as file:
-            section = file.read().split(f"## {heading}\n")[1].lstrip("\n").split("\n\n")[0]
-        head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines())
-        return [dict(zip(head, row)) for row in rows]
-
     def test_vendors_of_hami(self):
         """Presets, names and health in the table are those of the presets."""
         health = {"PCI": 'probe = "pci"', "NVML": 'probe = "nvml"', "file": 'probe = "exists"', "ECC counters": "ecc_uncorrected", "node": None}
-        rows = self.rows("hami.md", "Vendors")
+        rows = table("hami.md", "Vendors")
         self.assertEqual(len(rows), 10)
         for row in rows:
             presets = re.findall(r"`([\w-]+)`", row["preset"])
@@ -173,10 +183,35 @@ class Pages(unittest.TestCase):
                 wanted = health[row["health"]]
                 self.assertTrue(wanted in text if wanted else "health" not in text, row)
 
+    def test_each_cell_of_hami_has_a_test_or_a_fact(self):
+        vendors = {row["vendor"]: row for row in table("hami.md", "Vendors")}
+        reasons = {row["vendor"]: row for row in table("../contributing/peers-tests.md", "The vendors of HAMi")}
+        self.assertEqual(list(vendors), list(reasons))
+        sources = ""
+        for name in os.listdir(HERE):
+            if name.endswith(".py"):
+                with open(os.path.join(HERE, name)) as file:
+                    sources += file.read()
+        for vendor, row in reasons.items():
+            for column, cell in row.items():
+                if column == "vendor":
+                    continue
+                with self.subTest(vendor, column=column):
+                    tests = re.findall(r"`(test_\w+)`", cell)
+                    trees = re.findall(r"tree `([\w-]+)`", cell)
+                    self.assertTrue(tests or trees or re.search(r"fact: `[\w.-]+/[\w.-]+` \w", cell), cell)
+                    for test in tests:
+                        self.assertIn(f"def {test}(", sources)
+                    for tree in trees:
+                        self.assertTrue(os.path.exists(os.path.join(PEERS, tree + ".tree")))
+                    # What devplugd does is tested; only what it lacks may be a fact alone.
+                    if column != "lost" and not vendors[vendor][column].startswith("no"):
+                        self.assertTrue(tests or trees, cell)
+
     def test_every_preset_is_described(self):
-        listed = {name for row in self.rows("accelerators.md", "Presets") for name in re.findall(r"`([\w-]+)`", row["preset"])}
+        listed = {name for row in table("accelerators.md", "Presets") for name in re.findall(r"`([\w-]+)`", row["preset"])}
         self.assertEqual(listed, set(HOSTS))
-        self.assertLessEqual(os.path.getsize(os.path.join(self.PEERS, "accelerators.md")), 12 * 1024)
+        self.assertLessEqual(os.path.getsize(os.path.join(PAGES, "accelerators.md")), 12 * 1024)
 
 
 class HygonVdev(unittest.TestCase):
@@ -257,12 +292,35 @@ class Trees(unittest.TestCase):
 
     def test_shares(self):
         """Several containers get the same nodes."""
-        for preset in ("ascend-910", "cambricon-mlu", "hygon-dcu", "iluvatar-gpu", "aws-neuron", "qualcomm-aic"):
+        presets = presets_with("equal shares", "yes|with ")
+        self.assertEqual(len(presets), 7)
+        for preset in (*presets, "qualcomm-aic"):
             host = self.host(preset)
             device = Device(preset, 0, 0)
             for share in ("#0", "#3"):
                 answer = self.preview(preset, host, [device.id + share], "share = { replicas = 4; };")["answer"]
                 self.assertEqual(sorted((d["host_path"], d["container_path"]) for d in answer["devices"]), device.nodes)
+
+    def test_whole_devices(self):
+        """Where no instances are offered, nodes of instances beside those of the cards are no devices."""
+        presets = presets_with("instances", "no$")
+        self.assertEqual(len(presets), 5)
+        for preset in presets:
+            with self.subTest(preset):
+                host = self.host(preset)
+                host.nodes("vgcu0", "vxpu0", "vneuron0", "iluvatar_v0")
+                self.assertEqual({d["id"] for d in self.preview(preset, host)["devices"]}, {Device(preset, n, n).id for n in (0, 1)})
+
+    def test_virtual_functions(self):
+        """MetaX's have their own nodes, and are devices under the name of the cards."""
+        host = self.host("metax-gpu")
+        virtual = host.function("0000:03:00.1", "metax", "0x9999", "0x4001", "0x030200")
+        host.link(f"sys/devices/{virtual}/physfn", FIRST)
+        host.drm(virtual, 2)
+        self.assertEqual({d["id"]: d["reason"] for d in self.preview("metax-gpu", host)["devices"]},
+                         dict.fromkeys((*ADDRESSES, "0000:03:00.1"), ""))
+        answer = self.preview("metax-gpu", host, ["0000:03:00.1"])["answer"]
+        self.assertEqual(sorted(d["host_path"] for d in answer["devices"]), ["/dev/dri/card3", "/dev/dri/renderD131", "/dev/mxcd", "/dev/mxnd"])
 
     def test_cost_of_unknown_functions(self):
         for preset, node in (("iluvatar-gpu", "iluvatar0"), ("kunlunxin-xpu", "xpu0")):

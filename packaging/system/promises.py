@@ -51,7 +51,7 @@ def make_programs(bin_folder, root, work):
 def run_tests(podman, image, bin_folder, work):
     """`podman` runs a command of it and returns what that prints. Needs a mount namespace of its own."""
     root = enter_image(podman("image", "mount", image).strip(), work)
-    environment = {**os.environ, "DEVPLUGD_BIN": make_programs(bin_folder, root, work)}
+    environment = {**os.environ, "DEVPLUGD_IN_IMAGE": "1", "DEVPLUGD_BIN": make_programs(bin_folder, root, work)}
     failed = []
     for name in sorted(os.listdir(TESTS)):
         if name.startswith("test_dra") and name not in NOT_IN_IMAGE:

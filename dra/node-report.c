@@ -37,11 +37,11 @@ static const struct {
 	bool warning;
 	const char *state; /* of an eviction that has come to that */
 } happenings[] = {
-	[HAPPENING_FAILED] = { "DeviceFailed", .warning = true },
-	[HAPPENING_RECOVERED] = { "DeviceRecovered" },
-	[HAPPENING_HELD] = { "EvictionHeld", .warning = true, .state = "held" },
-	[HAPPENING_CONFIRMED] = { "EvictionConfirmed" },
-	[HAPPENING_STARTED] = { "EvictionStarted", .warning = true, .state = "evicting" },
+	[HAPPENING_FAILED] = { .reason = "DeviceFailed", .warning = true },
+	[HAPPENING_RECOVERED] = { .reason = "DeviceRecovered" },
+	[HAPPENING_HELD] = { .reason = "EvictionHeld", .warning = true, .state = "held" },
+	[HAPPENING_CONFIRMED] = { .reason = "EvictionConfirmed" },
+	[HAPPENING_STARTED] = { .reason = "EvictionStarted", .warning = true, .state = "evicting" },
 };
 
 struct node_report {
@@ -345,10 +345,10 @@ void node_report_take_pod(struct node_report *report, const struct evictor_pod *
 		const char *reason, *form;
 		bool warning;
 	} results[_EVICTION_RESULT_MAX] = {
-		[EVICTION_RESULT_REFUSED] = { "PodNotEvicted", .warning = true },
-		[EVICTION_RESULT_SKIPPED] = { "PodNotEvicted", .warning = true },
-		[EVICTION_RESULT_EVICTED] = { "PodEvicted", "evicted" },
-		[EVICTION_RESULT_DELETED] = { "PodEvicted", "deleted" },
+		[EVICTION_RESULT_REFUSED] = { .reason = "PodNotEvicted", .warning = true },
+		[EVICTION_RESULT_SKIPPED] = { .reason = "PodNotEvicted", .warning = true },
+		[EVICTION_RESULT_EVICTED] = { .reason = "PodEvicted", .form = "evicted" },
+		[EVICTION_RESULT_DELETED] = { .reason = "PodEvicted", .form = "deleted" },
 	};
 	struct node_event event = {
 		.reason = results[pod->result].reason,

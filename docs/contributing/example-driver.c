@@ -137,7 +137,7 @@ static int example_list(
 
 static const struct driver_variable example_variables[] = {
 	{ "chip", "Name of the sensor's chip.", .permanent = true, .names_model = true },
-	{ NULL },
+	{ 0 },
 };
 
 extern const struct driver example_driver; /* a line in driver.h */

@@ -307,9 +307,12 @@ static void test_P18_stored_answers(void **state)
 static void test_P18_damaged_file(void **state)
 {
 	static const char *const damage[] = {
-		"", "x", "{}", "{\"metadata\":{\"generation\":-1}}",
-		"{\"metadata\":{\"generation\":7},\"requests\":[{\"devices\":[{\"name\":\"../a\","
-		"\"attributes\":{\"x\":{\"string\":\"y\"}}},{\"name\":\"b\",\"attributes\":1}]}]}"
+		"",
+		"x",
+		"{}",
+		"{\"metadata\":{\"generation\":-1}}",
+		("{\"metadata\":{\"generation\":7},\"requests\":[{\"devices\":[{\"name\":\"../a\","
+		 "\"attributes\":{\"x\":{\"string\":\"y\"}}},{\"name\":\"b\",\"attributes\":1}]}]}"),
 	};
 	static const json_int_t generations[] = { 1, 1, 1, 1, 8 };
 	_cleanup_free_ char *path = NULL;

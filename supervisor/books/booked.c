@@ -408,8 +408,11 @@ void booked_changed(struct booked *booked)
 {
 	uint64_t due = now_usec(CLOCK_MONOTONIC) + interval_of(booked);
 
-	if (!asks_pods(booked) || !is_wanted(booked))
+	if (booked->pods && (!asks_pods(booked) || !is_wanted(booked))) {
 		booked->pods = pod_table_free(booked->pods);
+		/* What only that answer named has ended. */
+		booked_checkpoint_changed(booked);
+	}
 	if (!is_wanted(booked) || is_due_by(booked, due))
 		return;
 	if (sd_event_source_set_time(booked->timer, due) >= 0 &&

@@ -316,6 +316,12 @@ class HardwareSteps(Steps):
     def offer_of(self, device):
         return [device.get(key) for key in ("allowMultipleAllocations", "capacity", "taints")]
 
+    def remove(self, name):
+        """As a kubelet does, tries again while the driver is not registered."""
+        remove, answers = super().remove, []
+        until(lambda: answers.append(remove(name)) or "is not registered" not in answers[-1], f"the driver to be registered: {answers}")
+        return answers[-1]
+
     def end(self, name):
         if name in self.plugin_pods:
             self.assertEqual(self.remove(name), "")

@@ -143,7 +143,7 @@ class NodeConditions(DraTest):
         self.await_condition(GPU, "False", "DevicesHealthy")
         health = "False", "DevicesHealthy"
         faults = {code: f": {code}" for code in (401, 403, 404, 409, 429, 500)}
-        for fault, what in {**faults, "garbage": "not JSON", "close": "PATCH"}.items():
+        for fault, what in {**faults, "garbage": "not JSON", "close": NODE}.items():
             with self.subTest(fault):
                 self.api.faults = [lambda method, path: fault if path.startswith(NODE) else None]
                 health = ("True", "DevicesUnhealthy") if health[0] == "False" else ("False", "DevicesHealthy")

@@ -390,7 +390,7 @@ static void on_devices(struct child *child, void *userdata)
 
 	(void)dra_send_devices(manager->dra, child);
 	cleaning_changed(manager->cleaning);
-	if (renewal_matters(child))
+	if (child->counts_changed && renewal_matters(child))
 		booked_checkpoint_changed(manager->booked);
 	assignments_outdated(manager->assignments);
 	manager_changed(manager);

@@ -93,6 +93,8 @@ static void on_devices(struct child *child, struct control_message *message)
 	/* What is shown is saved, unless changes come fast. */
 	(void)child_save(child);
 	child->reported = true;
+	child->counts_changed = message->devices != child->resource->devices ||
+		message->healthy != child->resource->healthy;
 	child->resource->devices = message->devices;
 	child->resource->healthy = message->healthy;
 	child->resource->ids = message->ids;

@@ -81,6 +81,7 @@ struct child {
 	uint64_t rescan;     /* the number of the last request that made it scan, 0: none */
 	bool reported;       /* it has reported devices since its last configuration or answer about
 				owners */
+	bool counts_changed; /* by the last report: of devices or of healthy ones */
 
 	struct process process;
 	struct process_timer timers[_RESOURCE_TIMER_MAX];

@@ -266,7 +266,10 @@ int dirty_devices_load(struct dirty_devices *devices, const char *runtime_dir)
 	crashed = r >= 0 && !json_is_true(json_object_get(root, "closed")) &&
 		!streq(text_of(root, "boot"), boot_id() ?: "");
 	devices->lost = r < 0 || crashed || json_is_true(json_object_get(root, "lost"));
-	devices->unsaved = r < 0;
+	devices->unsaved = r < 0 || crashed;
+	/* A pod may have had a device since the file on the disk called it clean. */
+	for (size_t i = 0; i < devices->count && devices->unsaved; i++)
+		devices->items[i]->clean = false;
 	if (crashed)
 		log_warning(
 			"%s may be older than the end of the host before the last boot; each device of a resource with `release` is cleaned before its next pod",

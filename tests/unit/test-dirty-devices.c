@@ -130,11 +130,14 @@ static void test_crash_of_the_host(void **state)
 
 		assert_true(
 			format_text(&text,
-				"{\"version\": 1, \"boot\": \"%s\", \"closed\": %s, \"devices\": []}",
+				"{\"version\": 1, \"boot\": \"%s\", \"closed\": %s, \"devices\": "
+				"[{\"resource\": \"v.e/gpu\", \"id\": \"gpu-1\", \"clean\": true}]}",
 				cases[i].boot ?: boot_id(), cases[i].closed) >= 0);
 		write_file(text);
 		load_again();
 		assert_int_equal(devices.lost, cases[i].lost);
+		assert_int_equal(
+			dirty_devices_find(&devices, "v.e/gpu", "gpu-1")->clean, !cases[i].lost);
 	}
 	/* It is noted on the disk before a pod can get a device, and at the stop. */
 	assert_int_equal(dirty_devices_open(&devices), 0);

@@ -609,6 +609,10 @@ static void drop_unnamed(struct plugin_metadata *metadata, uint64_t written_at)
 	}
 	if (metadata->others_dropped || written_at <= metadata->started_at + BOOKING_DELAY)
 		return;
+	/* They are mounted in containers, and count as used when they have been written. */
+	for (size_t i = 0; i < metadata->n_files; i++)
+		if (metadata->files[i]->unwritten)
+			return;
 	published_drop_other_devices(metadata->manager->published);
 	metadata->others_dropped = true;
 }

@@ -134,6 +134,7 @@ static void open_session(struct dra_registrant *driver)
 	driver->begun = true;
 	resumed = plugin_directory_resume_session(
 			  driver->manager, driver->name, &driver->session) >= 0;
+	driver->stored = resumed;
 	r = resumed ? 0
 		    : plugin_directory_open_session(driver->manager, REGISTRATION_WATCHER,
 			      driver->name, &driver->session, &error);

@@ -135,8 +135,8 @@ static inline void snapshot_prefetch(const struct snapshot *snapshot, size_t uni
 
 struct inventory;
 
-/* Called on the main thread after a change; changes within INVENTORY_QUIET of a call are collected
- * for the next. */
+/* Called on the main thread after a change; changes within INVENTORY_QUIET of a call, or within
+ * PACE_FACTOR times the processor time that it took, are collected for the next. */
 #define INVENTORY_QUIET (100 * USEC_PER_MSEC)
 typedef void (*inventory_handler)(struct inventory *inventory, void *userdata);
 

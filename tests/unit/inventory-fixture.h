@@ -9,21 +9,27 @@
 
 static struct config *config;
 static struct inventory *inventory;
-static unsigned told; /* how often a change was */
+static unsigned told;          /* how often a change was */
+static uint64_t telling_takes; /* processor time of each, in microseconds */
 
 static inline int inventory_teardown(void **state)
 {
 	inventory = inventory_free(inventory);
 	config = config_free(config);
 	told = 0;
+	telling_takes = 0;
 	return host_teardown(state);
 }
 
 static inline void on_change(struct inventory *changed, void *userdata)
 {
+	uint64_t end = now_usec(CLOCK_THREAD_CPUTIME_ID) + telling_takes;
+
 	assert_ptr_equal(changed, inventory);
 	assert_ptr_equal(userdata, &told);
 	told++;
+	while (now_usec(CLOCK_THREAD_CPUTIME_ID) < end)
+		;
 }
 
 /* Starts the inventory of "driver = ...; match = ...;" and further keys, in place of an earlier

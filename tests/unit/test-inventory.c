@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "common/log.h"
+#include "common/pace.h"
 #include "drivers/inventory/list-size.h"
 
 static int setup(void **state)
@@ -202,6 +203,21 @@ static void test_coalescing(void **state)
 		assert_true(now_usec(CLOCK_MONOTONIC) - begin < PATIENCE);
 	}
 	assert_true(told <= (now_usec(CLOCK_MONOTONIC) - begin) / INVENTORY_QUIET + 1);
+
+	/* What takes longer is done less often. */
+	telling_takes = INVENTORY_QUIET / 2;
+	told = 0;
+	n = 0;
+	begin = now_usec(CLOCK_MONOTONIC);
+	while (told < 4) {
+		if (n++ % 2 == 0)
+			host_mknod("/dev/tty-more");
+		else
+			host_remove("/dev/tty-more");
+		assert_true(sd_event_run(host_event, 1000) >= 0);
+	}
+	assert_true(now_usec(CLOCK_MONOTONIC) - begin >= (3 * PACE_FACTOR + 4) * telling_takes);
+	telling_takes = 0;
 
 	host_mknod("/dev/tty-last");
 	RUN_UNTIL(strstr(seen(), "tty-last "));

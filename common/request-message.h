@@ -4,7 +4,7 @@
 /*
  * The packets between devplugd and its clients (devplugctl) on the control socket in runtime_dir:
  * SOCK_SEQPACKET, one JSON document a packet. A client sends a request, reads the answer, and may
- * then send the next. The members are documented in docs/control-socket.md.
+ * then send the next. The members are documented in docs/contributing/control-socket.md.
  */
 
 #include "common/util.h"

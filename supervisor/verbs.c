@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The requests of clients over the control socket: one row for each verb, documented in
- * docs/control-socket.md. Verbs with `.needs_root` are for root and the daemon's own user only.
+ * docs/contributing/control-socket.md. Verbs with `.needs_root` are for root and the daemon's own
+ * user only.
  */
 #include "supervisor/books/booked.h"
 #include "supervisor/books/pod-view.h"

@@ -8,5 +8,5 @@
 
 #include "supervisor/control/request.h"
 
-/* The verb "pod" (docs/control-socket.md). */
+/* The verb "pod" (docs/contributing/control-socket.md). */
 int pod_view_request(struct request *request, json_t **ret_answer, struct error *error);

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Sends requests to the daemon through its control socket (docs/control-socket.md).
+ * Sends requests to the daemon through its control socket (docs/contributing/control-socket.md).
  */
 
 #include <jansson.h>

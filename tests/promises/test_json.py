@@ -15,17 +15,21 @@ TYPES = {bool: "boolean", int: "number", float: "number", str: "string", type(No
 
 
 def documented():
-    """Types of members by their paths, by the words of the headline."""
+    """Types of members by their paths, by the words of the headline. A row may name several members, and refer to another heading."""
     with open(ROOT + "/docs/json.md") as file:
         parts = re.split(r"^## ", file.read(), flags=re.M)[1:]
-    found = {}
+    found, everything = {}, {}
     for part in parts:
+        members = found.setdefault(part.split("\n", 1)[0], {"version": "number"})
         # A heading has the beginning of the paths below it.
         for section in re.split(r"^### ", part, flags=re.M):
             before = re.match(r"`([^`]+)`\n", section)
-            found.setdefault(part.split("\n", 1)[0], {}).update(
-                (f"{before[1]}.{path}" if before else path, kind)
-                for path, kind in re.findall(r"^\| `([^`]+)` \| ([a-z ]+) \|", section, re.M))
+            for names, meaning in re.findall(r"^\| (`.*?`) \| (.*) \|$", section, re.M):
+                kind = re.match(r"((?:number|boolean)(?: or null)?): ", meaning)
+                other = re.match(r"as in `([^`]+)`$", meaning)
+                for name in re.findall(r"`([^`]+)`", names):
+                    path = f"{before[1]}.{name}" if before else name
+                    members[path] = everything[path] = everything[f"{other[1]}.{name}"] if other else kind[1] if kind else "string"
     return found
 
 

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import unittest
 
 from api_server import write_kubeconfig
@@ -18,6 +19,7 @@ ln -s "$1" /run/secrets/kubernetes.io/serviceaccount
 shift
 exec "$@"
 """
+COMPATIBILITY = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/compatibility.md")
 MAXIMUM = 1 << 20  # of a file
 SECRET = "/api/v1/namespaces/kube-system/secrets/devplugd"
 
@@ -119,6 +121,25 @@ class DraIdentity(DraTest):
         # No request was made for a node of another name.
         with self.api.lock:
             self.assertEqual([one for one in self.api.requests if "/nodes/" in one[1] and not one[1].endswith("/nodes/node-a")], [])
+
+    def test_each_distribution(self):
+        """The kubelet's file of each row of docs/compatibility.md."""
+        with open(COMPATIBILITY) as page:
+            rows = [line.split(" | ") for line in page.read().partition("## Credentials for the API server")[2].splitlines()]
+        paths = {path for row in rows if len(row) == 5 for path in re.findall("`(/[^`]*)`", row[2])}
+        self.assertEqual(len(paths), 9)
+        for path in sorted(paths):
+            with self.subTest(path):
+                self.kubelet_file = self.host + path
+                os.makedirs(os.path.dirname(self.kubelet_file), exist_ok=True)
+                self.api.kubeconfig(self.kubelet_file, inline=True)
+                self.configure()
+                self.start()
+                self.await_identity("kubelet", self.kubelet_file, "certificate")
+                self.await_pool(lambda pool: len(pool) == 3)
+                self.node.stop()
+                os.unlink(self.kubelet_file)
+                self.api.change("DELETED", next(iter(self.api.slices)))
 
     def test_program_for_credentials(self):
         """A user by "exec" is refused with the way to another identity."""

@@ -17,6 +17,7 @@ struct unit {
 	const json_t *hardware;
 	size_t parent; /* of the tree of its component */
 	bool shared;
+	const struct unit *next; /* of its component */
 };
 
 /* Hardware, and who has it: as a whole, and a part. */
@@ -24,6 +25,14 @@ struct piece {
 	const char *name; /* without the mark */
 	json_t *wholes, *parts;
 	bool has_whole, has_part; /* one that is offered, while devices are left out */
+	bool repeated;            /* another piece before it has the same users */
+	struct piece *next;       /* of its component */
+};
+
+/* Devices that have hardware in common, directly or by way of others. */
+struct component {
+	const struct unit *units;
+	struct piece *pieces; /* those that exclude devices; NULL: none */
 };
 
 struct building {
@@ -197,60 +206,50 @@ static int add_counter(
 	return r;
 }
 
-/* Whether another piece before it has the same users: one counter is enough for both. */
-static bool is_repeated(const struct building *building, size_t at)
+/* One counter is enough for pieces with the same users. */
+static bool is_repeated(const struct piece *piece, const struct piece *const *others, size_t n)
 {
-	const struct piece *piece = &building->pieces[at];
-
-	for (size_t i = 0; i < at; i++)
-		if (json_equal(building->pieces[i].wholes, piece->wholes) &&
-			json_equal(building->pieces[i].parts, piece->parts))
+	for (size_t i = 0; i < n; i++)
+		if (json_equal(others[i]->wholes, piece->wholes) &&
+			json_equal(others[i]->parts, piece->parts))
 			return true;
 	return false;
 }
 
-static bool is_in(struct building *building, const struct piece *piece, size_t root)
-{
-	return root_of(building, unit_at(piece->wholes, 0)) == root;
-}
-
 /* Whether counters can exclude the devices of a component. Counters of shared devices would exclude
  * their replicas. */
-static bool can_count(struct building *building, size_t root)
+static bool can_count(const struct component *component)
 {
+	const struct piece *counted[DRA_COUNTERS_MAX];
 	size_t n = 0;
 
-	for (size_t i = 0; i < building->n_units; i++)
-		if (building->units[i].shared && root_of(building, i) == root)
+	for (const struct unit *unit = component->units; unit; unit = unit->next)
+		if (unit->shared)
 			return false;
-	for (size_t i = 0; i < building->n_pieces; i++) {
-		const struct piece *piece = &building->pieces[i];
-
-		if (!excludes(piece) || !is_in(building, piece, root))
-			continue;
+	for (struct piece *piece = component->pieces; piece; piece = piece->next) {
 		if (json_array_size(piece->parts) > VALUE_MAX)
 			return false;
-		n += !is_repeated(building, i);
+		piece->repeated = is_repeated(piece, counted, n);
+		if (piece->repeated)
+			continue;
+		if (n == DRA_COUNTERS_MAX)
+			return false;
+		counted[n++] = piece;
 	}
-	return n <= DRA_COUNTERS_MAX;
+	return true;
 }
 
-static int make_set(struct building *building, size_t root)
+static int make_set(struct building *building, const struct component *component)
 {
 	json_t *counters = json_object();
-	char set[24] = "";
+	char set[24];
 	int r = 0;
 
-	for (size_t i = 0; i < building->n_pieces && r >= 0; i++) {
-		const struct piece *piece = &building->pieces[i];
-
-		if (!excludes(piece) || !is_in(building, piece, root) || is_repeated(building, i))
-			continue;
-		if (!*set)
-			(void)snprintf(set, sizeof(set), "s-%016llx",
-				(unsigned long long)hash_string(piece->name));
-		r = add_counter(building, piece, set, counters);
-	}
+	(void)snprintf(set, sizeof(set), "s-%016llx",
+		(unsigned long long)hash_string(component->pieces->name));
+	for (const struct piece *piece = component->pieces; piece && r >= 0; piece = piece->next)
+		if (!piece->repeated)
+			r = add_counter(building, piece, set, counters);
 	if (r < 0) {
 		json_decref(counters);
 		return r;
@@ -283,15 +282,11 @@ static bool meets_offered(const struct building *building, const struct unit *un
 }
 
 /* The first device of the file is offered, and those that it does not meet. */
-static int leave_out(struct building *building, size_t root)
+static int leave_out(struct building *building, const struct component *component)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < building->n_units && r >= 0; i++) {
-		const struct unit *unit = &building->units[i];
-
-		if (root_of(building, i) != root)
-			continue;
+	for (const struct unit *unit = component->units; unit && r >= 0; unit = unit->next) {
 		if (meets_offered(building, unit)) {
 			r = set_flag(building->counters->left_out, unit);
 			continue;
@@ -310,11 +305,9 @@ static int leave_out(struct building *building, size_t root)
 	return r;
 }
 
-static int decide(struct building *building, bool lacking)
+/* Finds the components, by their roots. */
+static void divide(struct building *building, struct component *components)
 {
-	_cleanup_free_ bool *done = calloc(building->n_units + 1, sizeof(*done));
-	int r = done ? 0 : -ENOMEM;
-
 	for (size_t i = 0; i < building->n_pieces; i++) {
 		const struct piece *piece = &building->pieces[i];
 		size_t first = SIZE_MAX;
@@ -324,17 +317,39 @@ static int decide(struct building *building, bool lacking)
 		join(building, piece->wholes, &first);
 		join(building, piece->parts, &first);
 	}
-	for (size_t i = 0; i < building->n_pieces && r >= 0; i++) {
-		size_t root;
+	for (size_t i = building->n_units; i-- > 0;) {
+		struct component *component = &components[root_of(building, i)];
 
-		if (!excludes(&building->pieces[i]))
+		building->units[i].next = component->units;
+		component->units = &building->units[i];
+	}
+	for (size_t i = building->n_pieces; i-- > 0;) {
+		struct piece *piece = &building->pieces[i];
+		struct component *component;
+
+		if (!excludes(piece))
 			continue;
-		root = root_of(building, unit_at(building->pieces[i].wholes, 0));
-		if (done[root])
+		component = &components[root_of(building, unit_at(piece->wholes, 0))];
+		piece->next = component->pieces;
+		component->pieces = piece;
+	}
+}
+
+static int decide(struct building *building, bool lacking)
+{
+	_cleanup_free_ struct component *components =
+		calloc(building->n_units + 1, sizeof(*components));
+	int r = components ? 0 : -ENOMEM;
+
+	if (r >= 0)
+		divide(building, components);
+	for (size_t i = 0; i < building->n_units && r >= 0; i++) {
+		const struct component *component = &components[i];
+
+		if (!component->pieces)
 			continue;
-		done[root] = true;
-		r = lacking || !can_count(building, root) ? leave_out(building, root)
-							  : make_set(building, root);
+		r = lacking || !can_count(component) ? leave_out(building, component)
+						     : make_set(building, component);
 	}
 	return r;
 }

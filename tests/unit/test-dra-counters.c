@@ -178,6 +178,55 @@ static void test_many_functions(void **state)
 	dra_inventory_done(&inventory);
 }
 
+/* Cards of so many nodes each, and a part for each node. */
+static json_t *make_cards(int n_cards, int n_nodes)
+{
+	json_auto_t *cards = json_array(), *parts = json_array();
+
+	for (int i = 0; i < n_cards * n_nodes; i++) {
+		json_auto_t *node = json_sprintf("/dev/p%d", i);
+
+		if (i % n_nodes == 0)
+			(void)json_array_append_new(cards,
+				json_pack("{s:o, s:[]}", "id", json_sprintf("c%d", i / n_nodes),
+					"hardware"));
+		(void)json_array_append(
+			json_object_get(json_array_get(cards, (size_t)(i / n_nodes)), "hardware"),
+			node);
+		(void)json_array_append_new(parts,
+			json_pack("{s:o, s:[O]}", "id", json_sprintf("p%d", i), "hardware", node));
+	}
+	return json_pack("[{s:s, s:O}, {s:s, s:O}]", "name", "v.e/card", "devices", cards, "name",
+		"v.e/part", "devices", parts);
+}
+
+/* Each card has a set of its own; one of more nodes than a set has counters has none. */
+static void test_many_cards(void **state)
+{
+	static const struct {
+		int n_cards, n_nodes;
+		size_t sets, left_out;
+	} cases[] = {
+		{ 125, 7, 125, 0 },
+		{ 2, DRA_COUNTERS_MAX, 2, 0 },
+		{ 2, DRA_COUNTERS_MAX + 1, 0, 2 * (DRA_COUNTERS_MAX + 1) },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		json_auto_t *resources = make_cards(cases[i].n_cards, cases[i].n_nodes);
+		struct dra_counters counters;
+
+		assert_int_equal(dra_counters_build(resources, false, &counters), 0);
+		assert_int_equal(json_array_size(counters.sets), cases[i].sets);
+		assert_int_equal(json_object_size(counters.left_out), cases[i].left_out);
+		if (cases[i].sets > 0) {
+			assert_int_equal(taken(&counters, "v.e/card", "c1"), cases[i].n_nodes);
+			assert_int_equal(taken(&counters, "v.e/part", "p0"), 1);
+		}
+		dra_counters_done(&counters);
+	}
+}
+
 /* The slice in which the only device of that resource is; NULL: none, or it has several. */
 static const json_t *find_slice(
 	const struct dra_inventory *inventory, const char *resource, const json_t **ret_device)
@@ -268,6 +317,7 @@ int main(void)
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_many_functions),
+		cmocka_unit_test(test_many_cards),
 		cmocka_unit_test(test_pool_of_held_devices),
 	};
 

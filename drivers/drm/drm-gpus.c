@@ -132,6 +132,7 @@ static void read_address(const char *root, struct gpu *gpu)
 static int describe(const char *root, struct gpu *gpu)
 {
 	_cleanup_free_ char *directory = NULL;
+	char pf[NAME_MAX + 1];
 
 	read_address(root, gpu);
 	if (*gpu->address ? format_text(&directory, PCI_DEVICES "/%s", gpu->address) < 0
@@ -142,6 +143,8 @@ static int describe(const char *root, struct gpu *gpu)
 	if (sysfs_read_link(root, directory, "driver", gpu->driver) < 0)
 		gpu->driver[0] = '\0';
 	gpu->split = sysfs_has_vfs(root, directory);
+	if (sysfs_read_link(root, directory, "physfn", pf) >= 0 && form_is_pci_address(pf))
+		(void)stpcpy(gpu->pf, pf);
 	read_partition(root, directory, gpu);
 	return 0;
 }

@@ -164,6 +164,21 @@ static int add_memory(
 	return device_add_variable(device, "memory", memory);
 }
 
+/* A GPU is a part of its function, as each partition is: entries may offer its nodes apart, and
+ * other drivers the function. One with virtual functions is the whole of them. */
+static int add_hardware(struct device *device, const struct gpu *gpu)
+{
+	char function[sizeof("pci:") + PCI_ADDRESS_SIZE], pf[sizeof(function)];
+	int r = 0;
+
+	(void)snprintf(function, sizeof(function), "pci:%s", gpu->address);
+	(void)snprintf(pf, sizeof(pf), "pci:%s", gpu->pf);
+	if (*gpu->address)
+		r = gpu->split ? device_add_claim(device, function)
+			       : device_add_container(device, function);
+	return r >= 0 && *gpu->pf ? device_add_container(device, pf) : r;
+}
+
 static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu *gpu)
 {
 	_cleanup_free_ char *directory = NULL;
@@ -192,6 +207,8 @@ static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu 
 		r = add_nodes(device, match, gpu);
 	if (r >= 0)
 		r = add_memory(scan_root(scan), directory, device, gpu);
+	if (r >= 0)
+		r = add_hardware(device, gpu);
 	return r < 0 ? r : add_variables(device, gpu);
 }
 

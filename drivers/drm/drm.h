@@ -31,6 +31,7 @@ struct drm_match {
 struct gpu {
 	char *directory;                /* in /sys, without links */
 	char address[PCI_ADDRESS_SIZE]; /* empty: not a PCI function, nor a part of one */
+	char pf[PCI_ADDRESS_SIZE];      /* of which it is a virtual function; empty: none */
 	bool on_bus; /* of another kind, such as USB: its name is a number of the kernel */
 	char driver[NAME_MAX + 1];
 	char partition[PARTITION_MAX + 1];

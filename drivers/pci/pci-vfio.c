@@ -217,12 +217,15 @@ static struct pci_fold *find_fold(struct pci_scan *pci, const char *key)
 	return NULL;
 }
 
-/* The device claims the group, which may have functions that other resources match. */
-static int claim_group(struct device *device, const char *group)
+/* The device claims the group, which may have functions that other resources match, or is a part of
+ * it. */
+static int claim_group(struct device *device, const char *group, bool whole)
 {
 	char claim[sizeof("iommu_group:") + NAME_MAX];
 
 	(void)snprintf(claim, sizeof(claim), "iommu_group:%s", group);
+	if (!whole)
+		return device_add_container(device, claim);
 	return strings_contain(&device->claims, claim) ? 0 : device_add_claim(device, claim);
 }
 
@@ -323,7 +326,7 @@ static int add_group(const struct pci_match *match, const struct group *group, c
 	struct device *device)
 {
 	size_t n_claims = device->claims.count;
-	int r = *key ? claim_group(device, group->name) : 0;
+	int r = claim_group(device, group->name, *key);
 
 	if (r < 0 || match->access != PCI_VFIO || (*key && device->claims.count == n_claims))
 		return r;

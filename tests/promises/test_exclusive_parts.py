@@ -10,6 +10,7 @@ import stat
 import threading
 import unittest
 
+from accelerator_hosts import AcceleratorHost
 from api_server import Release
 from dra_kubelet import Call, HealthStream, call, field
 from dra_node import DRIVER, DraTest
@@ -170,6 +171,40 @@ class ExclusiveParts(ToolTest):
         for name in pods:
             self.remove(name)
         self.node.await_allocatable(card=2, part=4)
+
+
+class Partitions(ToolTest):
+    """An AMD GPU in CPX mode: as a PCI function, and as partitions, whose platform devices are not below it."""
+
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.node.plugins)
+        host = AcceleratorHost(self.node.path("host"), None, addresses=())
+        gpu = host.function("0000:19:00.0", "amdgpu", "0x1002", "0x74a1", "0x120000", current_compute_partition="CPX",
+                            current_memory_partition="NPS1")
+        host.drm(gpu, 0)
+        host.device("platform/amdgpu_xcp_1", "bus/platform")
+        host.child("platform/amdgpu_xcp_1", "renderD130", "drm", "dri/renderD130", 130, 226)
+        for part in range(2):
+            host.file(f"sys/class/kfd/kfd/topology/nodes/{1 + part}/properties",
+                      f"simd_count 38\nlocation_id {0x1900 + part}\ndomain 0\ndrm_render_minor {129 + part}")
+
+    def test_gpu_and_partitions(self):
+        resources = [f'{{ name = "vendor.example/{name}"; driver = {more}; overlap = "exclusive"; }}' for name, more in (
+            ("gpu", '"pci"; match = ( { vendor = 0x1002; } )'),
+            # It has no node in common with the GPU.
+            ("part", '"drm"; match = ( { partition = "cpx_*"; } ); exclude = "*-p0"'))]
+        self.node.configure(*resources, text=f'host_root = "{self.node.path("host")}";',
+                            kubelet=f'pod_logs_dir = "{self.node.kubelet_state}/pod-logs"; pod_resources_interval = 1; '
+                                    f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=1, part=1)
+        for taken, other in (("gpu", "part"), ("part", "gpu")):
+            self.assertIsNone(self.node.pod("a", **{taken: 1})[1])
+            self.node.await_allocatable(**{taken: 1, other: 0})
+            self.assertEqual(self.node.ask_kubelet("pod", "rm", "a").returncode, 0)
+            self.node.await_allocatable(gpu=1, part=1)
 
 
 class ExclusiveClaims(DraTest):

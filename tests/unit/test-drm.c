@@ -88,6 +88,17 @@ static void plant_link(int from, const char *kind, int number, int to, int type)
 	plant_file(directory, "properties", text);
 }
 
+/* What the device claims and is a part of, beside its nodes. */
+static void expect_hardware(const char *id, const char *expected)
+{
+	const struct strings *claims = &found(id)->claims;
+	char text[256] = "", *end = text;
+
+	for (size_t i = 0; i < claims->count; i++)
+		end = stpcpy(stpcpy(end, claims->items[i]), " ");
+	assert_string_equal(text, expected);
+}
+
 static void test_identity(void **state)
 {
 	/* The number of the card is not that of the bus, nor need it be the same tomorrow. */
@@ -136,13 +147,18 @@ static void test_choosing(void **state)
 	assert_string_equal(found("0000:03:00.0")->nodes[0].host, "/dev/dri/renderD128");
 	assert_int_equal(scan.notes.count, 0);
 	host_symlink("../0000:03:00.1", GPU("0000:03:00.0") "/virtfn0");
-	host_mkdir(GPU("0000:03:00.1"));
-	expect_ids("drm", "{ vendor = 0x8086; }", "0000:04:00.0 ");
-	expect_ids("drm", "{ vendor = 0x8086; split = true; }", "0000:03:00.0 0000:04:00.0 ");
+	plant_gpu("0000:03:00.1", "0x8086\n", "xe", 3);
+	host_symlink("../0000:03:00.0", GPU("0000:03:00.1") "/physfn");
+	expect_ids("drm", "{ vendor = 0x8086; }", "0000:04:00.0 0000:03:00.1 ");
+	expect_hardware("0000:03:00.1", "<pci:0000:03:00.1 <pci:0000:03:00.0 ");
+	expect_ids("drm", "{ vendor = 0x8086; split = true; }",
+		"0000:03:00.0 0000:04:00.0 0000:03:00.1 ");
+	expect_hardware("0000:03:00.0", "pci:0000:03:00.0 ");
+	expect_hardware("0000:04:00.0", "<pci:0000:04:00.0 ");
 	/* The default of `split` leaves out nothing in `exclude`. */
 	expect_found("driver = \"drm\"; match = ( { vendor = 0x8086; split = true; } ); "
 		     "exclude = ( { match = ( { address = \"0000:03:00.0\"; } ); } );",
-		"0000:04:00.0 ");
+		"0000:04:00.0 0000:03:00.1 ");
 }
 
 /* Intel's -deny-ids, which takes numbers of devices. */
@@ -311,6 +327,8 @@ static void test_partitions(void **state)
 	expect_variable("0000:19:00.0-p1", "bdf", "0000:19:00.0");
 	assert_int_equal(found("0000:19:00.0-p1")->numa[0], 1);
 	assert_string_equal(found("0000:19:00.0-p1")->nodes[0].host, "/dev/dri/renderD129");
+	expect_hardware("0000:19:00.0-p0", "<pci:0000:19:00.0 ");
+	expect_hardware("0000:19:00.0-p1", "<pci:0000:19:00.0 ");
 	expect_ids("drm", "{ partition = \"spx_*\"; }", "");
 }
 

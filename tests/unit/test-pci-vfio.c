@@ -315,6 +315,10 @@ static void test_what_is_its_own(void **state)
 	pci_write("0000:03:00.1", "vfio-dev/vfio8/uevent", "DEVNAME=vfio/devices/vfio8\n");
 	list_entries("pci", "{ access = \"vfio-cdev\"; class = 0x0403; }");
 	expect_own(0, "/dev/vfio/devices/vfio8 pci:0000:03:00.1 iommu_group:12 ");
+	/* A function alone is a part of the group. */
+	list_entries(
+		"pci", "{ access = \"vfio-cdev\"; class = 0x0403; iommu_group = \"ignore\"; }");
+	expect_own(0, "/dev/vfio/devices/vfio8 pci:0000:03:00.1 <iommu_group:12 ");
 }
 
 static void test_vfio_cdev(void **state)

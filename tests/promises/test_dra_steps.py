@@ -305,8 +305,15 @@ class HardwareSteps(Steps):
         self.assertNotIn(name, self.running)
         claim = self.pods[name]["metadata"]["name"]
         if not self.away and claim not in self.outdated and not self.conflicts(self.wanted[claim], claim):
-            until(lambda: self.is_outdated(name), f"the slices to show a reason for {pod}, not {self.uses()}", 20)
-            self.outdated.add(claim)
+            until(lambda: self.is_outdated(name) or self.is_known_later(name, pod), f"a reason for {pod}, not {self.uses()}")
+            if name not in self.running:
+                self.outdated.add(claim)
+
+    def is_known_later(self, name, pod):
+        """A driver that has been started again learns only from the API server how it offers devices there."""
+        if "or its resource has not reported it yet" in pod["message"] and not self.restart(name).get("reason"):
+            self.running.add(name)
+        return name in self.running
 
     def is_outdated(self, name):
         """Whether a device of the claim is not offered any more, or in another way than the scheduler has seen."""
@@ -329,18 +336,18 @@ class HardwareSteps(Steps):
         else:
             super().end(name)
 
-    def use_of(self, name, device):
-        """What a claim of a device of the slices has, at least."""
+    def use_of(self, name, device, by_amount=True):
+        """What a claim of a device of the slices has, at least. A server without shares allocates what claims still share."""
         attributes = device["attributes"]
         replica = re.fullmatch(r"mem-\d-(\d)-\w{10}", name)
         return Use(attributes["resource"]["string"], attributes["id"]["string"] + (f"#{replica[1]}" if replica else ""),
-                   {"memory": 1} if "capacity" in device else None)
+                   {"memory": 1} if "capacity" in device and (by_amount or replica) else None)
 
     def take_wanted(self, claim):
         pool, name = self.api.pool(), claim["metadata"]["name"]
-        devices = [result["device"] for result in claim["status"]["allocation"]["devices"]["results"]]
-        self.wanted[name] = [self.use_of(device, pool[device]) for device in devices]
-        self.seen[name] = {device: self.offer_of(pool[device]) for device in devices}
+        results = claim["status"]["allocation"]["devices"]["results"]
+        self.wanted[name] = [self.use_of(result["device"], pool[result["device"]], "shareID" in result) for result in results]
+        self.seen[name] = {result["device"]: self.offer_of(pool[result["device"]]) for result in results}
 
     # --- steps
 

@@ -71,6 +71,17 @@ bool dra_api_is_outage(const struct dra_answer *answer);
  * the previous one, 0: none. */
 uint64_t dra_api_retry_delay(uint64_t *delay, const struct dra_answer *answer);
 
+/* A pause that several requests share, while the server fails. Zeroed: it answers. */
+struct dra_outage {
+	uint64_t until; /* CLOCK_MONOTONIC */
+	uint64_t delay;
+};
+
+/* Notes an answer. The pause after a failure is 50 ms to 1 s, and at least Retry-After, up to 5 s.
+ * Requests that were sent before the pause and fail in it count as one failure: a broken connection
+ * fails all of them. Returns whether the server fails. */
+bool dra_api_note_outage(struct dra_outage *outage, const struct dra_answer *answer, uint64_t now);
+
 /* Ends the requests with this userdata; their handlers are not called. */
 void dra_api_cancel(struct dra_api *api, const void *userdata);
 

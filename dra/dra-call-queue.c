@@ -29,8 +29,6 @@
 #define GRACE (1 * USEC_PER_SEC)
 /* How many claims are read at once from a server that answers. */
 #define READS_AT_ONCE 8
-/* How long a server that asks for a pause is not asked. */
-#define RETRY_AFTER_MAX (5 * USEC_PER_SEC)
 /* Until a supervisor that does not read its socket is sent more. */
 #define SEND_RETRY (10 * USEC_PER_MSEC)
 
@@ -68,7 +66,7 @@ struct dra_calls {
 	/* While the API server fails, claims share its attempts. With each answer, more are read at
 	 * once. */
 	size_t reads_max;
-	uint64_t read_at, read_delay; /* CLOCK_MONOTONIC; 0: it answers */
+	struct dra_outage outage;
 	char read_failure[CONTROL_TEXT_MAX];
 	sd_event_source *send_timer, *call_timer;
 };
@@ -267,17 +265,11 @@ static void go_on(struct dra_calls *calls);
 /* Returns whether the server fails. */
 static bool note_outage(struct dra_calls *calls, const struct dra_answer *answer)
 {
-	if (!dra_api_is_outage(answer)) {
-		calls->read_at = calls->read_delay = 0;
+	if (!dra_api_note_outage(&calls->outage, answer, now_usec(CLOCK_MONOTONIC))) {
 		calls->reads_max = MIN_OF(calls->reads_max * 2, (size_t)READS_AT_ONCE);
 		return false;
 	}
 	calls->reads_max = 1;
-	calls->read_delay =
-		calls->read_delay == 0 ? WAIT_MIN : MIN_OF(calls->read_delay * 2, WAIT_MAX);
-	calls->read_at = now_usec(CLOCK_MONOTONIC) +
-		MAX_OF(calls->read_delay,
-			MIN_OF(answer->retry_after * USEC_PER_SEC, RETRY_AFTER_MAX));
 	(void)snprintf(calls->read_failure, sizeof(calls->read_failure),
 		"cannot read the claim: %s", answer->failure);
 	return true;
@@ -335,8 +327,8 @@ static void read_claim(struct job *job)
 	struct dra_calls *calls = job->calls;
 	char path[640];
 
-	if (now_usec(CLOCK_MONOTONIC) < calls->read_at) {
-		try_again(job, READ, CLUSTER_WHEN_FREE, calls->read_at, calls->read_failure);
+	if (now_usec(CLOCK_MONOTONIC) < calls->outage.until) {
+		try_again(job, READ, CLUSTER_WHEN_FREE, calls->outage.until, calls->read_failure);
 		return;
 	}
 	(void)snprintf(path, sizeof(path), DRA_CLAIM_PATH, claim->namespace_, claim->name);

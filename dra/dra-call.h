@@ -3,8 +3,8 @@
 
 /*
  * Calls of the kubelet for claims. The claims of a call, and of different calls, are handled side
- * by side: each waits for devplugd on its own. Only the API server is asked for one claim at a
- * time.
+ * by side: each waits for devplugd on its own. The API server is asked for up to eight claims at a
+ * time, and for one while it fails.
  *
  * A kubelet repeats a failed preparation after a minute or more. So claims wait during the call for
  * what passes: another claim has the device, a process starts, the API server is away. A claim that

@@ -52,7 +52,9 @@ struct dra_claims {
 	size_t n_items;
 	size_t size, reserved;
 	uint64_t last_position;
-	uint64_t revision; /* from 1 on, see dra_claims_revision() */
+	uint64_t revision;      /* from 1 on, see dra_claims_revision() */
+	struct log_once logged; /* about metadata */
+	struct log_budget log_budget;
 };
 
 static struct claim *claim_free(struct claim *claim)
@@ -578,8 +580,8 @@ static int check_room(const struct dra_claims *claims, size_t size, struct error
 	if (claims->size + claims->reserved + size <= DRA_CLAIMS_BYTES_MAX)
 		return 0;
 	return error_set(error, -ENOSPC,
-		"the claims on this node would take more than %u MiB in %s; the claim is prepared "
-		"when other pods with claims have ended",
+		"the claims on this node would take more than %u MiB in %s; delete other pods with "
+		"claims",
 		DRA_CLAIMS_BYTES_MAX >> 20, claims->directory);
 }
 
@@ -846,13 +848,31 @@ bool dra_claims_set_attributes(struct dra_claims *claims, const char *driver, co
 	return any;
 }
 
+/* The generation is saved before a container can read it, so that it is not used twice. */
+static int save_metadata(struct dra_claims *claims, struct claim *claim, struct error *error)
+{
+	_cleanup_free_ char *text = make_text(claim);
+	size_t before = claim->size;
+	int r;
+
+	if (!text)
+		return error_set(error, -ENOMEM, "out of memory");
+	r = check_size(claims, strlen(text), before, error);
+	if (r >= 0)
+		r = write_text(claims, claim, text, error);
+	claims->size += claim->size - before;
+	return r < 0 ? r : put(claims, claim, error);
+}
+
 static void write_metadata(struct dra_claims *claims, struct claim *claim)
 {
+	const struct log_fields fields = { 0 };
 	struct error error = { 0 };
 
 	claim->outdated = false;
-	/* The generation is saved before a container can read it, so that it is not used twice. */
-	if (save_again(claims, claim, &error) < 0 || put(claims, claim, &error) < 0)
+	(void)save_metadata(claims, claim, &error);
+	if (log_once_admits_within(&claims->logged, &claims->log_budget, &fields,
+		    *error.message ? error.message : NULL))
 		log_warning("cannot update the metadata of the claim %s/%s: %s",
 			text_of(claim->json, "namespace"), text_of(claim->json, "name"),
 			error.message);

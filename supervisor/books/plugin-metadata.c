@@ -46,16 +46,19 @@ struct metadata_file {
 	bool named;        /* by the checkpoint */
 	bool changed;      /* since the generation was written */
 	bool unwritten;
+	bool excess; /* not written, because it exceeds the limit of the resource */
 };
 
 struct plugin_metadata {
 	struct manager *manager;
 	struct metadata_file **files;
 	size_t n_files;
+	size_t next; /* the file with which writing begins, so that each has its turn */
 	struct map by_path;
 	json_t *resources; /* {NAME: the devices of its files} */
 	struct pace writing;
 	struct log_once logged, restore_logged;
+	struct log_budget log_budget;
 	uint64_t started_at;
 	bool others_dropped;
 };
@@ -164,8 +167,10 @@ static int note_devices(
 	for (size_t i = 0; i < metadata->n_files && json_object_size(changed) > 0; i++) {
 		struct metadata_file *file = metadata->files[i];
 
-		if (streq(file->resource, resource) && is_about(file, changed))
+		if (streq(file->resource, resource) && is_about(file, changed)) {
 			file->changed = true;
+			file->excess = false;
+		}
 	}
 	return 0;
 }
@@ -218,8 +223,32 @@ static void load(struct metadata_file *file)
 	file->changed = !expected || !streq(expected, text);
 }
 
-static int write_file(
-	struct plugin_metadata *metadata, struct metadata_file *file, struct error *error)
+static size_t size_of(const struct plugin_metadata *metadata, const char *resource)
+{
+	size_t size = 0;
+
+	for (size_t i = 0; i < metadata->n_files; i++)
+		if (streq(metadata->files[i]->resource, resource))
+			size += metadata->files[i]->size;
+	return size;
+}
+
+/* A process can change attributes after its file was made. */
+static int check_size(const struct plugin_metadata *metadata, struct metadata_file *file,
+	size_t size, struct error *error)
+{
+	size += size_of(metadata, file->resource) - file->size;
+	file->excess = size > METADATA_BYTES_MAX;
+	return !file->excess
+		? 0
+		: error_set(error, -ENOSPC,
+			  "the files with metadata of %s would have more than %u bytes; remove pods, or `metadata`",
+			  file->resource, METADATA_BYTES_MAX);
+}
+
+/* `ret_size`: of the text, also if it cannot be written. */
+static int write_file(struct plugin_metadata *metadata, struct metadata_file *file,
+	size_t *ret_size, struct error *error)
 {
 	_cleanup_free_ char *text = NULL;
 	int r;
@@ -231,12 +260,15 @@ static int write_file(
 	text = make_text(file);
 	if (!text)
 		return error_set(error, -ENOMEM, "out of memory");
-	r = published_put_devices(
-		metadata->manager->published, file->resource, file->path, text, error);
+	*ret_size = strlen(text);
+	r = check_size(metadata, file, *ret_size, error);
+	if (r >= 0)
+		r = published_put_devices(
+			metadata->manager->published, file->resource, file->path, text, error);
 	if (r < 0)
 		return r;
 	file->unwritten = false;
-	file->size = strlen(text);
+	file->size = *ret_size;
 	return 0;
 }
 
@@ -244,7 +276,7 @@ static int write_file(
 
 static bool is_due(const struct metadata_file *file)
 {
-	return file->changed || file->unwritten;
+	return (file->changed || file->unwritten) && !file->excess;
 }
 
 uint64_t plugin_metadata_write(struct plugin_metadata *metadata, bool all)
@@ -252,52 +284,51 @@ uint64_t plugin_metadata_write(struct plugin_metadata *metadata, bool all)
 	const struct log_fields fields = { 0 };
 	struct error error = { 0 };
 	bool failed = false, left = false;
-	size_t at = 0, size = 0;
+	size_t n = 0, size = 0, first = metadata->next;
 
-	while (at < metadata->n_files && !is_due(metadata->files[at]))
-		at++;
-	if (at == metadata->n_files)
+	while (n < metadata->n_files && !is_due(metadata->files[n]))
+		n++;
+	if (n == metadata->n_files)
 		return USEC_INFINITY;
 	if (!all && now_usec(CLOCK_MONOTONIC) < metadata->writing.not_before)
 		return metadata->writing.not_before;
 	pace_begin(&metadata->writing);
-	for (; at < metadata->n_files; at++) {
+	for (size_t i = 0; i < metadata->n_files && !left; i++) {
+		size_t at = (first + i) % metadata->n_files, written = 0;
 		struct metadata_file *file = metadata->files[at];
 
 		if (!is_due(file))
 			continue;
-		left = left || (!all && size >= WRITE_BYTES_MAX);
+		left = !all && size >= WRITE_BYTES_MAX;
 		if (left)
-			continue;
-		if (write_file(metadata, file, &error) < 0)
-			failed = true;
-		size += file->size;
+			metadata->next = at;
+		else if (write_file(metadata, file, &written, &error) < 0)
+			failed = failed || !file->excess;
+		size += written;
 	}
-	if (log_once_admits(&metadata->logged, failed ? error.message : NULL))
+	if (log_once_admits_within(&metadata->logged, &metadata->log_budget, &fields,
+		    *error.message ? error.message : NULL))
 		log_full(LOG_WARNING, &fields,
-			"the metadata of containers cannot be written: %s; devplugd tries again every second",
-			error.message);
+			"the metadata of containers cannot be written: %s; %s", error.message,
+			failed ? "devplugd tries again every second" : "it stays as it was");
 	(void)pace_end_of_writing(&metadata->writing, failed ? WRITE_RETRY : WRITE_INTERVAL);
 	return failed || left ? metadata->writing.not_before : USEC_INFINITY;
 }
 
 /* --- the files --- */
 
-static int check_limits(
+static int check_number(
 	const struct plugin_metadata *metadata, const char *resource, struct error *error)
 {
-	size_t n = 0, size = 0;
+	size_t n = 0;
 
 	for (size_t i = 0; i < metadata->n_files; i++)
-		if (streq(metadata->files[i]->resource, resource)) {
-			n++;
-			size += metadata->files[i]->size;
-		}
-	return n < METADATA_FILES_MAX && size < METADATA_BYTES_MAX
+		n += streq(metadata->files[i]->resource, resource);
+	return n < METADATA_FILES_MAX
 		? 0
 		: error_set(error, -ENOSPC,
-			  "the containers of %s have %zu files with metadata of %zu bytes, the maximum is %u files and %u bytes; remove pods, or `metadata`",
-			  resource, n, size, METADATA_FILES_MAX, METADATA_BYTES_MAX);
+			  "the containers of %s have %zu files with metadata, the maximum is %u; remove pods, or `metadata`",
+			  resource, n, METADATA_FILES_MAX);
 }
 
 /* From here on, what is reported of the devices of the file is noted. */
@@ -316,8 +347,8 @@ static int add_devices(struct plugin_metadata *metadata, struct metadata_file *f
 	return 0;
 }
 
-/* Forgets devices that no file has any more. */
-static void prune_devices(struct plugin_metadata *metadata)
+/* After files were dropped: forgets devices that no file has any more. Others may have room now. */
+static void prune(struct plugin_metadata *metadata)
 {
 	json_auto_t *used = json_object();
 	json_t *devices, *value;
@@ -325,9 +356,10 @@ static void prune_devices(struct plugin_metadata *metadata)
 	void *next, *next_id;
 
 	for (size_t i = 0; i < metadata->n_files; i++) {
-		const struct metadata_file *file = metadata->files[i];
+		struct metadata_file *file = metadata->files[i];
 		char unit[DEVICE_ID_MAX + 1];
 
+		file->excess = false;
 		if (!json_object_get(used, file->resource))
 			(void)json_object_set_new(used, file->resource, json_object());
 		for (size_t k = 0; k < file->ids.count; k++)
@@ -392,7 +424,7 @@ static int obtain(struct plugin_metadata *metadata, const char *resource, struct
 		return error_set(error, -EEXIST, "%s is the file of other devices of %s", path,
 			file->resource);
 	if (!file) {
-		r = check_limits(metadata, resource, error);
+		r = check_number(metadata, resource, error);
 		if (r >= 0 && add_file(metadata, resource, ids, &path, &file) < 0)
 			r = error_set(error, -ENOMEM, "out of memory");
 		if (r < 0)
@@ -419,7 +451,7 @@ static void forget(struct plugin_metadata *metadata, struct metadata_file *file)
 			metadata->files[kept++] = metadata->files[i];
 	metadata->n_files = kept;
 	drop(metadata, file);
-	prune_devices(metadata);
+	prune(metadata);
 }
 
 /* --- what children send --- */
@@ -462,6 +494,7 @@ static int take_container(struct plugin_metadata *metadata, const struct child *
 	struct strings *ids, const json_t *devices, FILE *paths, struct error *error)
 {
 	struct metadata_file *file;
+	size_t size;
 	int r;
 
 	if (ids->count > METADATA_DEVICES_MAX)
@@ -477,7 +510,7 @@ static int take_container(struct plugin_metadata *metadata, const struct child *
 		return error_set(error, -ENOMEM, "out of memory");
 	(void)fprintf(paths, "%s\n", file->path);
 	/* Changes of one that is there are written with all others. */
-	r = file->unwritten ? write_file(metadata, file, error) : 0;
+	r = file->unwritten ? write_file(metadata, file, &size, error) : 0;
 	if (r < 0 && !file->named)
 		forget(metadata, file);
 	return r;
@@ -605,7 +638,7 @@ static void drop_unnamed(struct plugin_metadata *metadata, uint64_t written_at)
 	}
 	if (kept < metadata->n_files) {
 		metadata->n_files = kept;
-		prune_devices(metadata);
+		prune(metadata);
 	}
 	if (metadata->others_dropped || written_at <= metadata->started_at + BOOKING_DELAY)
 		return;

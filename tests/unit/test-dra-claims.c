@@ -200,6 +200,34 @@ static void test_metadata(void **state)
 	assert_int_equal(read_metadata(text, false), -EBADMSG);
 }
 
+/* The files of claims do not exceed their limit when attributes grow. */
+static void test_metadata_that_grows(void **state)
+{
+	json_auto_t *claim = asked_for("card-0"), *metadata = NULL, *more = NULL, *less = NULL;
+	char value[65] = "";
+	_cleanup_free_ char *before = NULL;
+	size_t room = DRA_CLAIMS_BYTES_MAX;
+
+	memset(value, 'x', sizeof(value) - 1);
+	more = json_pack(
+		"{s:{s:{s:s}, s:{s:s}}}", "card-0", "a", "string", value, "b", "string", value);
+	less = json_pack("{s:{s:{s:s}}}", "card-0", "a", "string", value);
+	metadata = json_pack(
+		"{s:{s:{}}, s:{}}", DRA_METADATA_ATTRIBUTES, "card-0", DRA_METADATA_ALTERNATIVES);
+	assert_int_equal(json_object_set(claim, "metadata", metadata), 0);
+	assert_int_equal(dra_claims_add(claims, claim, NULL, &error), 0);
+	before = strdup(saved());
+	room -= strlen(before) + 100;
+	assert_int_equal(dra_claims_reserve(claims, room, &error), 0);
+	assert_true(dra_claims_set_attributes(claims, DRIVER, more));
+	assert_false(dra_claims_write_metadata(claims, 1));
+	assert_string_equal(saved(), before);
+	dra_claims_give_back(claims, room);
+	assert_true(dra_claims_set_attributes(claims, DRIVER, less));
+	assert_false(dra_claims_write_metadata(claims, 1));
+	assert_non_null(strstr(saved(), value));
+}
+
 /* Where a claim's CDI file leads is not for others; but others do not notice a request with admin
  * access. */
 static void test_answers(void **state)
@@ -386,6 +414,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_metadata),
+		cmocka_unit_test_setup_teardown(
+			test_metadata_that_grows, setup_claims, teardown_claims),
 		cmocka_unit_test_setup_teardown(test_late_edits, setup_claims, teardown_claims),
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test_setup_teardown(

@@ -177,7 +177,7 @@ static void test_P12_limit(void **state)
 	} while (r >= 0 && ++n < 40);
 	assert_int_equal(r, -ENOSPC);
 	assert_in_range(n, 10, 30);
-	assert_non_null(strstr(error.message, "the maximum is"));
+	assert_non_null(strstr(error.message, "would have more than 16777216 bytes"));
 	(void)format_text(&more, "%sd200\n", ids);
 	assert_int_equal(use(more, "[]", NULL), -E2BIG);
 	/* Its other files stay what they are. */
@@ -234,6 +234,93 @@ static void test_P12_changes(void **state)
 	/* The same again changes nothing. */
 	assert_int_equal(plugin_metadata_update(metadata, &child, fd), 0);
 	assert_int_equal(plugin_metadata_write(metadata, false), USEC_INFINITY);
+}
+
+static void wait_until(uint64_t time)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	if (time != USEC_INFINITY && time > now)
+		assert_int_equal(usleep((useconds_t)(time - now)), 0);
+}
+
+/* A file is written in its turn, although files before it change all the time. */
+static void test_P12_turns(void **state)
+{
+	_cleanup_free_ char *ids = NULL, *before = make_large("0", &ids), *same_ids = NULL;
+	_cleanup_free_ char *now = make_large("1", &same_ids), *last = NULL;
+	_cleanup_close_ int other = sealed("[{'id':'z','attributes':{'new':{'int':1}}}]");
+	_cleanup_close_ int first = sealed(before), second = sealed(now);
+
+	for (size_t i = 0; i < 3; i++) {
+		_cleanup_free_ char *paths = NULL;
+
+		assert_int_equal(use(ids + i * strlen("d000\n"), before, &paths), 0);
+	}
+	assert_int_equal(use("z\n", "[]", &last), 0);
+	assert_int_equal(plugin_metadata_update(metadata, &child, second), 0);
+	assert_int_equal(plugin_metadata_update(metadata, &child, other), 0);
+	for (int i = 0; i < 8 && generation_of(last) == 1; i++) {
+		assert_int_equal(
+			plugin_metadata_update(metadata, &child, i % 2 ? second : first), 0);
+		wait_until(plugin_metadata_write(metadata, false));
+	}
+	assert_int_equal(generation_of(last), 2);
+}
+
+static off_t size_of_file(char *paths)
+{
+	struct stat st;
+
+	paths[strcspn(paths, "\n")] = '\0';
+	return stat(paths, &st) < 0 ? -1 : st.st_size;
+}
+
+/* Follows a checkpoint that names only this file, for devices from `first` on. */
+static void follow_from(size_t first, char *path)
+{
+	struct booked_answer answer = { .metadata = path };
+	struct kubelet_checkpoint_row rows[ATTRIBUTES_DEVICES_MAX];
+	char names[ATTRIBUTES_DEVICES_MAX][8];
+	struct kubelet_checkpoint checkpoint = { .rows = rows };
+
+	for (size_t i = first; i < ATTRIBUTES_DEVICES_MAX; i++) {
+		(void)snprintf(names[i], sizeof(names[i]), "d%03u", (unsigned)i & 127);
+		rows[checkpoint.count++] =
+			(struct kubelet_checkpoint_row){ .resource = resource.name,
+				.id = names[i],
+				.pod_uid = "u",
+				.container = "c",
+				.answer = &answer };
+	}
+	plugin_metadata_follow(
+		metadata, &checkpoint, now_usec(CLOCK_MONOTONIC) + 3600 * USEC_PER_SEC);
+	assert_int_equal(plugin_metadata_write(metadata, true), USEC_INFINITY);
+}
+
+/* Files that were small do not become too large together. */
+static void test_P12_growth(void **state)
+{
+	_cleanup_free_ char *ids = NULL, *devices = make_large("0", &ids);
+	_cleanup_close_ int fd = sealed(devices);
+	char *paths[40] = { 0 };
+	off_t size = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		assert_int_equal(use(ids + i * strlen("d000\n"), "[]", &paths[i]), 0);
+	assert_int_equal(plugin_metadata_update(metadata, &child, fd), 0);
+	/* What has no room is not tried again before something changes. */
+	assert_int_equal(plugin_metadata_write(metadata, true), USEC_INFINITY);
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		size += size_of_file(paths[i]);
+	assert_in_range(size, 12 << 20, 16 << 20);
+	assert_in_range(size_of_file(paths[39]), 1, 100 << 10);
+	/* Without the others, it has. */
+	follow_from(39, paths[39]);
+	assert_int_equal(access(paths[38], F_OK), -1);
+	assert_in_range(size_of_file(paths[39]), 200 << 10, 2 << 20);
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		free(paths[i]);
 }
 
 /* Follows a checkpoint with one answer for a device, which mounts a file of the host. */
@@ -362,6 +449,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_P12_limit, begin, end),
 		cmocka_unit_test_setup_teardown(test_P12_many_sets, begin, end),
 		cmocka_unit_test_setup_teardown(test_P12_changes, begin, end),
+		cmocka_unit_test_setup_teardown(test_P12_turns, begin, end),
+		cmocka_unit_test_setup_teardown(test_P12_growth, begin, end),
 		cmocka_unit_test_setup_teardown(test_P18_stored_answers, begin, end),
 		cmocka_unit_test_setup_teardown(test_P18_not_written, begin, end),
 		cmocka_unit_test_setup_teardown(test_P18_damaged_file, begin, end),

@@ -58,8 +58,8 @@ class DraTest(ToolTest):
         return path
 
     def dra(self):
-        status = self.node.status()
-        return status and status.get("dra")
+        state = self.node.state()
+        return state and state.get("dra")
 
     def await_pool(self, condition=lambda pool: True):
         return until(lambda: (lambda pool: pool is not None and condition(pool) and (pool or True))(self.api.pool()),
@@ -187,7 +187,7 @@ class DraPodTest(DraTest):
         def look():
             answer = self.node.ask_kubelet("status", "--json")
             drivers = json.loads(answer.stdout)["drivers"] if answer.returncode == 0 else []
-            status = self.node.status()
+            status = self.node.state()
             return (drivers and {driver["endpoint"] for driver in drivers} == endpoints() and status
                     and all(driver["registered"] for driver in status["dra"]["drivers"])
                     and len(status["dra"]["drivers"]) == len(drivers) and status["dra"]["pid"] not in (0, process)

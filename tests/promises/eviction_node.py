@@ -150,7 +150,7 @@ class EvictionTest(ToolTest):
         return failure and (failure["state"], failure["hold"])
 
     def await_state(self, device, state, hold=""):
-        until(lambda: self.state(device) == (state, hold), f"{device} to be {state} {hold}: {self.failures()}\n{self.node.output()}")
+        until(lambda: self.state(device) == (state, hold), lambda: f"{device} to be {state} {hold}: {self.failures()}\n{self.node.output()}")
 
     def pod_state(self, device, name):
         """(state, text) of a pod, or None."""
@@ -162,7 +162,7 @@ class EvictionTest(ToolTest):
             found = self.pod_state(device, name)
             return found and found[0] == state and words in found[1]
 
-        until(look, f"{name} to be {state} {words!r}: {self.failures()}\n{self.node.output()}")
+        until(look, lambda: f"{name} to be {state} {words!r}: {self.failures()}\n{self.node.output()}")
 
     def requests(self, method, word):
         with self.api.lock:

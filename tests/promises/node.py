@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 BIN = os.environ.get("DEVPLUGD_BIN", os.path.join(os.path.dirname(__file__), "../../build/bin"))
 # The calls that fail under devplugd, and under its children (tests/faults).
@@ -47,16 +48,23 @@ def scaled(count):
     return max(1, round(count * SCALE))
 
 
+def processor_time():
+    """The seconds that this process and the programs that it has run have used."""
+    return sum(usage.ru_utime + usage.ru_stime for usage in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
+
+
 def until(condition, what, limit=LIMIT):
-    """Returns the first true value of condition()."""
+    """Returns the first true value of condition(). One that runs a program takes at most a quarter of a processor. `what` is a text, or
+    a function that makes it."""
     end = time.monotonic() + limit
     while True:
+        before = processor_time()
         value = condition()
         if value:
             return value
         if time.monotonic() > end:
-            raise AssertionError(f"waited {limit:.0f} s in vain for: {what}")
-        time.sleep(0.025)
+            raise AssertionError(f"waited {limit:.0f} s in vain for: {what() if callable(what) else what}")
+        time.sleep(min(max(0.025, 3 * (processor_time() - before)), 0.25))
 
 
 def files_for_others(folder):
@@ -273,8 +281,8 @@ class Node:
             return [entry.name for entry in entries if entry.name != "kubelet.sock" and is_socket(entry)]
 
     def generation(self):
-        status = self.status()
-        return status["generation"] if status else 0
+        state = self.state()
+        return state["generation"] if state else 0
 
     def resource(self, name):
         """What devplugctl shows of a resource, or None. On a busy machine, a request may end without an answer."""
@@ -286,19 +294,22 @@ class Node:
     def await_serving(self):
         """Waits until every resource serves, and returns them by name."""
 
-        def look():
-            status = self.status()
+        def serve(status):
             resources = status["resources"] if status else []
             return resources and all(r["state"] == "serving" for r in resources) and status
 
-        return {r["name"]: r for r in until(look, "all resources to serve")["resources"]}
+        status = until(lambda: serve(self.state()) and serve(self.status()), "all resources to serve")
+        return {r["name"]: r for r in status["resources"]}
 
     def await_state(self, name, state):
         def look():
-            resource = self.resource(name)
-            return resource if resource and resource["state"] == state else None
+            found = self.state()
+            if not found or (name, state) not in ((r["name"], r["state"]) for r in found["resources"]):
+                return None
+            full = self.resource(name)
+            return full if full and full["state"] == state else None
 
-        return until(look, f"{name} to be {state}; last {self.resource(name)}")
+        return until(look, lambda: f"{name} to be {state}; last {self.resource(name)}")
 
     # --- the kubelet
 
@@ -361,7 +372,7 @@ class Node:
             # The kubelet itself may not run yet, or may just be restarted.
             return self.ask_kubelet("wait", wanted, "--timeout", "5").returncode == 0
 
-        until(look, f"allocatable {wanted}; kubelet {self.node_resources()}; daemon:\n{self.output()}")
+        until(look, lambda: f"allocatable {wanted}; kubelet {self.node_resources()}; daemon:\n{self.output()}")
 
     def node_resources(self):
         answer = self.ask_kubelet("status", "--json")

@@ -423,7 +423,7 @@ class Slices(DraTest):
                 lines.append(f'{{ name = "vendor.example/{preset}"; preset = "{preset}"; serve = "dra"; host_root = "{root}"; }}')
             self.configure(*lines)
             self.node.start()
-            found.append(until(self.published, f"the devices of all presets; {self.node.output()}"))
+            found.append(until(self.published, lambda: f"the devices of all presets; {self.node.output()}"))
             self.node.stop()
         for preset in HOSTS:
             with self.subTest(preset):
@@ -474,7 +474,7 @@ class Renumbered(NodeTest):
                 if preset in BY_NUMBER:
                     self.assertEqual(self.reasons(preset)[device], "")
                     continue
-                until(lambda: "its pod uses /dev/" in self.reasons(preset)[device], f"the reason; {self.reasons(preset)}")
+                until(lambda: "its pod uses /dev/" in self.reasons(preset)[device], lambda: f"the reason; {self.reasons(preset)}")
                 # The nodes of its two kinds have different names.
                 if preset == "hailo":
                     continue

@@ -148,8 +148,8 @@ class Booked(NodeTest):
                 for name in booked.get(source.full, {}) if name.split("#")[0] in offered(f"vendor.example/taker-{source.name}")]
 
     def check(self):
-        until(lambda: not self.missing(), f"what is booked to be listed; {self.missing()}")
-        until(lambda: not self.offered_twice(), f"no device to be offered twice; {self.offered_twice()}")
+        until(lambda: not self.missing(), lambda: f"what is booked to be listed; {self.missing()}")
+        until(lambda: not self.offered_twice(), lambda: f"no device to be offered twice; {self.offered_twice()}")
 
     def await_all(self):
         """All resources serve, and the kubelet has a list of each. The state file may be of a daemon that was killed."""
@@ -346,7 +346,7 @@ class Booked(NodeTest):
             self.remove_pod(name)
         self.reload()
         self.add_pod(self.sources[0])
-        until(lambda: self.listed() == begin, f"all to be listed as before: {begin}; last {self.listed()}", limit=180)
+        until(lambda: self.listed() == begin, lambda: f"all to be listed as before: {begin}; last {self.listed()}", limit=180)
 
 
 class Kept(NodeTest):

@@ -246,7 +246,7 @@ class Boundary(NodeTest):
                 return 'devplugd_scan_errors_total{resource="vendor.example/evil"} 281474976710656\n' in file.read()
             return False
 
-        until(look, f"metrics with the counts:\n{self.node.output()}")
+        until(look, lambda: f"metrics with the counts:\n{self.node.output()}")
 
     # --- the kubelet client
 

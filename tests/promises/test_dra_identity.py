@@ -64,7 +64,7 @@ class DraIdentity(DraTest):
             dra = self.dra() or {}
             return [dra.get(name) for name in ("identity", "credentials", "node_source", "node")] == [word, credentials, source, node]
 
-        until(shown, f"the identity {word}; it is {self.dra()}")
+        until(shown, lambda: f"the identity {word}; it is {self.dra()}")
 
     def test_service_account(self):
         """A token that Kubernetes replaces is read again."""

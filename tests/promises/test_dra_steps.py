@@ -305,7 +305,8 @@ class HardwareSteps(Steps):
         self.assertNotIn(name, self.running)
         claim = self.pods[name]["metadata"]["name"]
         if not self.away and claim not in self.outdated and not self.conflicts(self.wanted[claim], claim):
-            until(lambda: self.is_outdated(name) or self.is_known_later(name, pod), f"a reason for {pod}, not {self.uses()}")
+            until(lambda: self.is_outdated(name) or self.is_known_later(name, pod),
+                  lambda: f"a reason for {pod}, not {self.uses()}")
             if name not in self.running:
                 self.outdated.add(claim)
 

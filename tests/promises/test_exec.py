@@ -50,7 +50,7 @@ class Exec(NodeTest):
             resource = self.node.resource(NAME)
             return resource and {d["id"]: d["health"] for d in resource["devices"]} == expected and resource
 
-        return until(look, f"{expected}; last {self.node.resource(NAME)}")
+        return until(look, lambda: f"{expected}; last {self.node.resource(NAME)}")
 
     def messages(self):
         """Lists that the kubelet was sent."""

@@ -71,7 +71,7 @@ class Host(ToolTest):
         return answer.status, text
 
     def await_readiness(self, status, text):
-        until(lambda: self.readiness() == (status, text), f"readiness {status} {text}; last {self.readiness()}")
+        until(lambda: self.readiness() == (status, text), lambda: f"readiness {status} {text}; last {self.readiness()}")
 
     def metric(self, name):
         for line in get(self.socket)[1].splitlines():

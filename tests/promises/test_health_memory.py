@@ -138,11 +138,11 @@ class HealthWithoutProbes(ToolTest):
         until(lambda: all(r["state"] == "serving" and r["pid"] != pids[r["name"]] for r in self.node.state()["resources"]),
               "the children to be back")
         self.node.await_allocatable(card=2, slot=1, cam=0)
-        until(lambda: self.devices() == before, f"{before} after a child's kill; last {self.devices()}")
+        until(lambda: self.devices() == before, lambda: f"{before} after a child's kill; last {self.devices()}")
         self.node.stop(signal.SIGKILL)
         self.node.start()
         self.node.await_serving()
-        until(lambda: self.devices() == before, f"{before} after the daemon's kill; last {self.devices()}")
+        until(lambda: self.devices() == before, lambda: f"{before} after the daemon's kill; last {self.devices()}")
 
     def plug(self, device):
         os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))

@@ -58,7 +58,7 @@ class Labels(ToolTest):
         return labels
 
     def await_labels(self, wanted, folder=None):
-        until(lambda: self.read(folder) == wanted, f"the labels {wanted}; last {self.read(folder)}")
+        until(lambda: self.read(folder) == wanted, lambda: f"the labels {wanted}; last {self.read(folder)}")
 
     def notes(self):
         return [note for note in (self.node.resource(GPU) or {"scan_notes": []})["scan_notes"] if note.startswith("labels:")]

@@ -61,7 +61,7 @@ class Moves(DraPodTest):
         return found
 
     def await_published(self, *ids):
-        until(lambda: sorted(self.published()) == sorted(ids), f"{ids} to be published, not {self.published()}")
+        until(lambda: sorted(self.published()) == sorted(ids), lambda: f"{ids} to be published, not {self.published()}")
         self.api.apply(self.ctl("dra", "classes").stdout)
 
     def listed(self, name="gpu"):

@@ -32,7 +32,7 @@ class RealDevices(NodeTest):
         self.node.await_serving()
 
     def await_healthy(self, name, ids):
-        until(lambda: healthy(self.node, name) == ids, f"{ids} of {name}; {self.node.resource('vendor.example/' + name)}")
+        until(lambda: healthy(self.node, name) == ids, lambda: f"{ids} of {name}; {self.node.resource('vendor.example/' + name)}")
 
     # --- what is there
 

@@ -107,7 +107,7 @@ class ReleasePrograms(CleaningProgram, ToolTest):
     def end(self, full):
         """The pod ends, and the device is cleaned."""
         self.assertEqual(self.node.ask_kubelet("pod", "rm", "a").returncode, 0)
-        until(lambda: "cleaned device" in self.node.output(), f"the device to be cleaned: {self.node.resource(full)}")
+        until(lambda: "cleaned device" in self.node.output(), lambda: f"the device to be cleaned: {self.node.resource(full)}")
 
     def end_in_vain(self, full, why):
         """The pod ends, and the device cannot be cleaned."""

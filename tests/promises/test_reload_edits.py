@@ -199,7 +199,7 @@ class ReloadEdits(EditedNode):
         self.write()
         self.node.daemon.send_signal(signal.SIGHUP)
         what = f"edit {number} ({', '.join(edits)})"
-        until(lambda: self.is_settled(generation), f"{what} to settle; {self.node.state()}")
+        until(lambda: self.is_settled(generation), lambda: f"{what} to settle; {self.node.state()}")
         for name, spec in new.items():
             until(lambda: self.shows_version(spec), f"{what} to be what containers of {name} get")
         until(self.is_released, f"{what}: what containers had to leave the lists")

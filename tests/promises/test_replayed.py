@@ -115,7 +115,7 @@ class Replayed(NodeTest):
 
     def expect(self, _resource="a", **reasons):
         """These devices, and no others, are listed as unhealthy, and for these reasons."""
-        until(lambda: self.unhealthy(_resource) == reasons, f"{reasons}; {self.unhealthy(_resource)}")
+        until(lambda: self.unhealthy(_resource) == reasons, lambda: f"{reasons}; {self.unhealthy(_resource)}")
         until(lambda: {name for name, health in self.listed(_resource).items() if health != "Healthy"} == set(reasons),
               f"the kubelet to know {set(reasons)}; {self.listed(_resource)}")
 

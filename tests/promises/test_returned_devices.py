@@ -214,7 +214,7 @@ class UsbDevices(ToolTest):
         device = self.begin_pod('missing = { on_return = "evict"; };')
         self.host.file(f"sys/devices/{HUB}/1-4/uevent", self.make_node(5))
         os.unlink(self.host.path("dev/bus/usb/001/004"))
-        until(lambda: self.health("radio")[device] == ("Unhealthy", WAITS), f"the pod to be waited for: {self.health('radio')}")
+        until(lambda: self.health("radio")[device] == ("Unhealthy", WAITS), lambda: f"the pod to be waited for: {self.health('radio')}")
 
     def test_same_id_and_new_node(self):
         device = self.begin_pod("")

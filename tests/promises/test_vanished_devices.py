@@ -43,7 +43,7 @@ class VanishedDevices(NodeTest):
 
     def await_listed(self, **devices):
         wanted = {number[1:]: health for number, health in devices.items()}
-        until(lambda: self.listed() == wanted, f"the list {wanted}; last {self.listed()}")
+        until(lambda: self.listed() == wanted, lambda: f"the list {wanted}; last {self.listed()}")
 
     def test_free(self):
         self.configure(path("card", self.node.path("dev/card*")), static("other", 2))

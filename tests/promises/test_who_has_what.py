@@ -44,7 +44,7 @@ class WhoHasWhat(ToolTest):
             ours, theirs = self.numbers()
             return ours == theirs
 
-        until(look, f"the numbers to agree{when}: {self.numbers()}")
+        until(look, lambda: f"the numbers to agree{when}: {self.numbers()}")
 
     def holders(self, name):
         return {d["id"]: sorted(f'{p["namespace"]}/{p["pod"]}/{p["container"]}' for p in d["pods"])
@@ -104,7 +104,7 @@ class WhoHasWhat(ToolTest):
 
         self.change_checkpoint(add)
         wanted = {mine: "default/p1/main", init: "default/p1/init", gone: "booked, pod gone", other: "free"}
-        until(lambda: self.users() == wanted, f"the checkpoint to be shown, {self.users()}, {wanted}")
+        until(lambda: self.users() == wanted, lambda: f"the checkpoint to be shown, {self.users()}, {wanted}")
         # The kubelet can allocate what no pod has.
         resource = self.node.resource("vendor.example/a")
         self.assertEqual((resource["in_use"], resource["free"]), (2, 2))

@@ -46,8 +46,9 @@ enum child_type {
 			the host's path of the metadata of each container, one a line */
 	CHILD_CLEAN, /* [number, text] text: a device; run the `release` program for it, and answer
 			CLEANED */
-	CHILD_DIRTY, /* [fd] sealed memfd with the devices that are to be cleaned or could not be:
-			lines of ID<TAB>REASON, with an empty reason while the device is offered.
+	CHILD_DIRTY, /* [fd] sealed memfd with the devices that are to be cleaned, could not be, or
+			are clean but booked for pods that have ended: lines of ID<TAB>REASON, with
+			an empty reason while the device is offered. No pod has any of them.
 			Sent whenever that changes, and before CONFIGURE */
 	/* child to supervisor */
 	CHILD_READY,         /* [] configuration accepted and first inventory complete */

@@ -48,7 +48,7 @@ struct snapshot_unit {
 	bool may_be_gone;              /* see unit_may_be_gone() */
 	bool lost;                     /* it was missing while a pod had it that still has it */
 	bool healthy;
-	bool in_use;            /* a pod or a claim has one of its ids */
+	bool has_pod;           /* a pod or a claim has one of its ids, and has not ended */
 	bool claimed_by_other;  /* it belongs to another resource, is in use by the device plugin
 				 * while DRA serves it or the other way round, or is of the same
 				 * whole as a device in use; and is not offered */
@@ -182,8 +182,9 @@ int inventory_start(struct inventory *inventory, struct error *error);
 int inventory_set_owners(struct inventory *inventory, const char *owners);
 
 /* Sets which devices are cleaned soon, or could not be: lines of "ID<TAB>REASON", with an empty
- * reason while the device is offered. All other devices are not. The snapshot is renewed at once,
- * without on_change(). Returns 1 if anything changed, 0 if not, or -ENOMEM. */
+ * reason while the device is offered, also if the kubelet books it for a pod that has ended. All
+ * other devices are not. The snapshot is renewed at once, without on_change(). Returns 1 if
+ * anything changed, 0 if not, or -ENOMEM. */
 int inventory_set_dirty(struct inventory *inventory, const char *dirty);
 
 /* Notes that new devices are not offered before the next inventory_set_owners(): one that

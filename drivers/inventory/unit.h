@@ -24,8 +24,8 @@ struct unit {
 			    * this one is free; NULL: none */
 	char *stale;       /* why an answer makes it unhealthy; NULL: none does */
 	bool stale_in_use; /* `stale` is that its hardware is in use elsewhere instead */
-	char *dirty;       /* it is cleaned soon, or could not be: why it is not offered, "" if it
-			    * is; NULL: neither */
+	char *dirty;       /* see inventory_set_dirty(): why it is not offered, "" if it is; NULL:
+			    * it has no line */
 	bool awaits_owner, has_owner; /* see inventory_await_owners(); the answer has arrived */
 	bool owner_released;          /* released by its owner: ours, if the next scan finds it */
 	bool present;                 /* the last scan found it, or it is away */
@@ -86,6 +86,9 @@ static inline bool unit_is_withheld(const struct unit *unit)
 {
 	return unit->withheld > 0 && unit->withheld >= unit->replicas;
 }
+
+/* Whether a pod or a claim has it that has not ended. The kubelet books a device for longer. */
+bool unit_has_pod(const struct unit *unit);
 
 /* Computes the state of the unit. Returns 1 if that changed, 0 or -ENOMEM. */
 int unit_evaluate(struct unit *unit);

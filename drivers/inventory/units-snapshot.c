@@ -14,7 +14,7 @@ static void show(const struct unit *unit, struct snapshot_unit *ret)
 		.may_be_gone = unit_may_be_gone(unit),
 		.lost = unit->lost,
 		.healthy = unit->healthy,
-		.in_use = unit->in_use,
+		.has_pod = unit_has_pod(unit),
 		.claimed_by_other =
 			(unit->owner_name || unit_is_withheld(unit) || unit->companion) &&
 			!unit->booked,
@@ -43,7 +43,7 @@ static void show_all(const struct unit_list *list, struct snapshot *snapshot)
 			.device = list->placeholders[i]->device,
 			.excluded = list->placeholders[i]->excluded,
 			.replicas = 1,
-			.in_use = list->placeholders[i]->in_use,
+			.has_pod = unit_has_pod(list->placeholders[i]),
 			.cause = CAUSE_BOOKED,
 			.reason = list->placeholders[i]->reason,
 			.since = list->placeholders[i]->since,

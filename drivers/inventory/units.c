@@ -25,7 +25,7 @@ static bool was_missing(const struct unit_list *list, const char *id)
 {
 	for (size_t i = 0; list->scanned && i < list->n_placeholders; i++)
 		if (offered_id_is_of(list->placeholders[i]->device->id, id) &&
-			!list->placeholders[i]->excluded)
+			unit_has_pod(list->placeholders[i]) && !list->placeholders[i]->excluded)
 			return true;
 	return false;
 }
@@ -239,7 +239,8 @@ static bool apply(const struct pair_of *pair, const struct scan *scan, size_t in
 
 	if (pair->device) {
 		changed = !device_equal(unit->device, pair->device);
-		unit->lost |= changed && unit->in_use && has_lost_node(unit->device, pair->device);
+		unit->lost |=
+			changed && unit_has_pod(unit) && has_lost_node(unit->device, pair->device);
 		/* A device that was away, or removed, is in no container any more. */
 		if (unit->present && !unit->away && device_was_assigned(unit->device))
 			device_note_assigned(pair->device);

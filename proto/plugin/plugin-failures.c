@@ -36,7 +36,7 @@ static void write_failure(
 
 static bool is_missing(const struct snapshot_unit *unit)
 {
-	return !unit->present && unit->in_use && !unit->excluded &&
+	return !unit->present && unit->has_pod && !unit->excluded &&
 		(unit->cause == CAUSE_GONE || unit->cause == CAUSE_BOOKED);
 }
 

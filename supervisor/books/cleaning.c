@@ -22,16 +22,8 @@
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
 #define CLAIM_USER_MAX (sizeof(BOOKED_CLAIM) + DRA_CLAIM_ID_MAX)
-/* More than DRA_ANSWER_TIMEOUT. */
-#define CLAIM_TIME (130 * USEC_PER_SEC)
 /* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
 #define BOOKING_DELAY (200 * USEC_PER_MSEC)
-
-static void end_taking(struct dirty *dirty)
-{
-	dirty->taken_at = 0;
-	strings_done(&dirty->preparing);
-}
 
 /* --- devices of pods that have ended --- */
 
@@ -98,7 +90,7 @@ static void note_named(struct cleaning *cleaning, struct dirty *dirty, const str
 	if (decided && dirty->taken_at > 0 &&
 		dirty->taken_at + cleaning->manager->config->kubelet.pod_resources_interval <=
 			asked_at)
-		end_taking(dirty);
+		dirty->taken_at = 0;
 	usage_done(&usage);
 }
 
@@ -172,30 +164,17 @@ static void follow(struct cleaning *cleaning, struct dirty *dirty, const struct 
 	}
 }
 
-/* The claim is no longer being prepared with the device. Returns whether it was. */
-static bool drop_preparing(struct dirty *dirty, const char *user)
-{
-	if (!strings_remove(&dirty->preparing, user))
-		return false;
-	if (dirty->preparing.count == 0)
-		dirty->taken_at = 0;
-	return true;
-}
-
 /* Ends what the kubelet's data show by now. */
 static void note_booked(const struct cleaning *cleaning, struct dirty *dirty, uint64_t written_at)
 {
 	struct usage usage = { 0 };
 
 	if (dirty->taken_at > 0 && written_at > dirty->taken_at + BOOKING_DELAY)
-		end_taking(dirty);
-	if (dirty->taken_at > 0 && usage_booked(cleaning, dirty, &usage) >= 0) {
-		for (size_t i = 0; i < usage.live.count; i++)
-			(void)drop_preparing(dirty, usage.live.items[i]);
-		/* The time of a file is the last tick of the kernel's clock. */
-		if (usage.live.count > 0 && written_at + 10 * USEC_PER_MSEC >= dirty->taken_at)
-			end_taking(dirty);
-	}
+		dirty->taken_at = 0;
+	/* The time of a file is the last tick of the kernel's clock. */
+	if (dirty->taken_at > 0 && usage_booked(cleaning, dirty, &usage) >= 0 &&
+		usage.live.count > 0 && written_at + 10 * USEC_PER_MSEC >= dirty->taken_at)
+		dirty->taken_at = 0;
 	usage_done(&usage);
 }
 
@@ -555,9 +534,17 @@ int cleaning_take_for_claim(struct cleaning *cleaning, const struct child *child
 		return r;
 	if (strings_add_once(&dirty->preparing, user) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	/* Until the claim is prepared; its programs end earlier. */
-	dirty->taken_at = now_usec(CLOCK_MONOTONIC) + CLAIM_TIME;
 	return cleaning_run_save(cleaning, error);
+}
+
+void cleaning_end_preparing(struct cleaning *cleaning, const char *claim_uid)
+{
+	char user[CLAIM_USER_MAX];
+
+	name_claim(claim_uid, user);
+	for (size_t i = 0; i < cleaning->devices.count; i++)
+		if (strings_remove(&cleaning->devices.items[i]->preparing, user))
+			cleaning_run_look_soon(cleaning);
 }
 
 int cleaning_end_claim(struct cleaning *cleaning, const char *claim_uid, struct error *error)
@@ -573,10 +560,8 @@ int cleaning_end_claim(struct cleaning *cleaning, const char *claim_uid, struct 
 		if (!strings_contain(&dirty->users, user) || dirty->failure ||
 			!cleaning_run_ready_child(cleaning, dirty->resource))
 			continue;
-		if (drop_preparing(dirty, user))
-			cleaning_run_look_soon(cleaning);
 		/* Others may have it, and a process that has it open may never end. */
-		if (dirty->number > 0 ||
+		if (dirty->number > 0 || strings_contain(&dirty->preparing, user) ||
 			(usage_of(cleaning, dirty, &usage) >= 0 && !dirty->open &&
 				!usage_is_any(dirty, &usage)))
 			r = say_wait(cleaning, dirty, error);
@@ -605,10 +590,11 @@ static int write_dirty(struct cleaning *cleaning, const struct child *child, FIL
 		struct usage usage = { 0 };
 		bool due;
 
-		if (!streq(dirty->resource, child->resource->name) || dirty->clean)
+		if (!streq(dirty->resource, child->resource->name))
 			continue;
 		due = dirty->number > 0 ||
-			(usage_of(cleaning, dirty, &usage) >= 0 && !usage_is_any(dirty, &usage));
+			(usage_of(cleaning, dirty, &usage) >= 0 && !usage_is_any(dirty, &usage) &&
+				(!dirty->clean || usage.all.count > 0));
 		usage_done(&usage);
 		if (dirty->failure)
 			(void)fprintf(stream,
@@ -618,7 +604,8 @@ static int write_dirty(struct cleaning *cleaning, const struct child *child, FIL
 			(void)fprintf(stream, "%s\twaits to be cleaned after a pod: %s\n",
 				dirty->id, dirty->open);
 		else if (due)
-			(void)fprintf(stream, "%s\t%s\n", dirty->id, slow ? WHY_CLEANING : "");
+			(void)fprintf(stream, "%s\t%s\n", dirty->id,
+				slow && !dirty->clean ? WHY_CLEANING : "");
 	}
 	return ferror(stream) ? -ENOMEM : 0;
 }

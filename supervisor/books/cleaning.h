@@ -47,9 +47,11 @@ int cleaning_check_for_claim(struct cleaning *cleaning, const struct child *chil
 	const char *offered, const char *claim_uid, struct error *error);
 
 /* The same, and the claim has it from now on, which is saved. To be called before the claim's
- * programs run. */
+ * programs run, and then cleaning_end_preparing() when they have ended: by then, the claim is
+ * prepared, or no longer has the device. */
 int cleaning_take_for_claim(struct cleaning *cleaning, const struct child *child,
 	const char *offered, const char *claim_uid, struct error *error);
+void cleaning_end_preparing(struct cleaning *cleaning, const char *claim_uid);
 
 /* The claim is unprepared. Returns 0 if none of its devices is left to be cleaned, or could be
  * cleaned now; or -EBUSY with the error filled, while one is cleaned, or about to be. */

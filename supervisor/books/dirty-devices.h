@@ -24,8 +24,7 @@ struct dirty {
 	/* Not saved; times are of CLOCK_MONOTONIC. */
 	bool unnamed;             /* PodResources names no pod with it */
 	uint64_t taken_at;        /* when it was allocated, until the checkpoint shows it; 0: not */
-	struct strings preparing; /* claims that are being prepared with it, as in `users`; until
-				     taken_at, which is in the future */
+	struct strings preparing; /* claims that are being prepared with it, as in `users` */
 	uint64_t number;          /* of CHILD_CLEAN, while it is cleaned; 0: it is not */
 	uint64_t since;           /* when that began */
 	uint64_t again;           /* not before */

@@ -153,6 +153,33 @@ class DraCleaning(CleaningProgram, DraTest):
             self.assertNotIsInstance(call.result()[each[2]], str)
         self.assertEqual(self.log(), [])
 
+    def test_claim_that_could_not_be_prepared(self):
+        """Its program may have left something in the device, also for the next claim."""
+        prestart = self.script("prestart", f'[ ! -e {self.folder}/refuse ] || {{ echo "no licence"; exit 1; }}\n')
+        self.begin(self.resource("gpu", self.release() + f'prestart = {{ command = [ "{prestart}" ]; timeout = 25; }};', count=1))
+        self.await_pool()
+        self.mark("refuse")
+        claim, other = self.claim("c"), self.claim("d")
+        self.assertFalse(self.prepared(claim))
+        self.assertIn("no licence", self.answer)
+        self.mark("refuse", False)
+        self.assertTrue(self.prepared(other), self.answer)
+        self.assertEqual(self.log()[-1:], ["end gpu-0"])
+
+    def test_unprepared_while_its_program_runs(self):
+        """The device is cleaned after the program, and the pod ends after that."""
+        self.begin_shares()
+        claim = self.claim("c")
+        call = self.threads.submit(self.prepare, claim)
+        self.await_prepared(1)
+        end = self.threads.submit(self.unprepare, claim)
+        self.assertIn("unprepared while it was being prepared", call.result()[claim[2]])
+        self.assertFalse(end.done())
+        self.assertEqual(self.log(), [])
+        self.mark("go")
+        self.assertEqual(end.result(), {claim[2]: ""})
+        self.assertEqual(self.log(), ["begin gpu-0", "end gpu-0"])
+
     def test_device_that_cannot_be_cleaned(self):
         """Its pod ends, and it stays away."""
         self.begin_gpu()

@@ -6,8 +6,11 @@ docs/contributing/complaints.md: none.
 """
 import json
 import os
+import signal
+import stat
 import unittest
 
+from cleaning_node import CleaningProgram
 from dra_node import DRIVER, DraTest
 from eviction_node import GPU, EvictionTest
 from host_tree import HostTree
@@ -135,6 +138,82 @@ class ReturnedDevices(Cards, EvictionTest):
         self.plug(free)
         self.await_health(free, "Healthy")
         self.assertEqual(self.failures(), {})
+
+
+# Switches the device off when there is a file "off", until there is a file "on".
+SWITCH = """#!/bin/sh
+echo begin >>%(folder)s/log
+until [ -e %(folder)s/off ]; do sleep 0.05; done
+mv $1 %(folder)s/away || exit 1
+until [ -e %(folder)s/on ]; do sleep 0.05; done
+mv %(folder)s/away $1
+echo cleaned >>%(folder)s/log
+"""
+
+
+class DeviceThatCleaningSwitchesOff(CleaningProgram, Cards, EvictionTest):
+    """No pod loses it, although the kubelet's checkpoint books it until another pod is admitted."""
+
+    def setUp(self):
+        super().setUp()
+        self.add_program()
+        self.add_cards(2)
+        os.chmod(self.node.path("dev"), 0o777)
+        with open(self.program, "w") as stream:
+            stream.write(SWITCH % {"folder": self.folder})
+
+    def plug(self, device):
+        """With the number of /dev/full, which no process of the host has open."""
+        os.makedirs(self.node.path("dev"), exist_ok=True)
+        os.mknod(self.node.path(f"dev/{device}"), stat.S_IFCHR | 0o666, os.makedev(1, 7))
+
+    def configure(self, *resources, text=""):
+        """Without the logs of pods, whose removal would show that a pod has ended."""
+        socket = os.path.join(self.node.kubelet_state, "pod-resources/kubelet.sock")
+        self.node.configure(*resources, text=f'dra = {{ kubeconfig = "{self.kubeconfig}"; node = "node-a"; }}; {text}',
+                            kubelet=f'pod_resources_socket = "{socket}"; pod_resources_interval = 1; '
+                                    f'pod_logs_dir = "{self.node.path("none")}";')
+
+    def seen(self):
+        with open(self.node.path("state/dirty-devices.json")) as file:
+            return any(device["seen"] for device in json.load(file)["devices"])
+
+    def begin_cleaning(self):
+        """The kubelet hangs before the device is off, so it keeps its checkpoint. Returns the device."""
+        self.begin(path("gpu", self.node.path("dev/card*"),
+                        f'missing = {{ severity = "evict"; on_return = "evict"; evict_after = 0; }}; '
+                        f'release = {{ command = ( "{self.program}", "${{node}}" ); timeout = 20; }};'), count=2)
+        device = self.run_pod("a")
+        until(self.seen, "PodResources to name the pod")
+        self.end_pod("a")
+        until(lambda: self.log() == ["begin"], "the program to run")
+        self.node.kubelet.send_signal(signal.SIGSTOP)
+        self.mark("off")
+        self.await_health(device, "Unhealthy", "has disappeared")
+        return device
+
+    def check_return(self, device):
+        self.mark("on")
+        self.await_health(device, "Healthy")
+        until(lambda: "cleaned" in self.log(), "the device to be cleaned")
+        with open(os.path.join(self.node.plugins, "kubelet_internal_checkpoint")) as file:
+            self.assertIn(device, file.read())
+        self.await_health(device, "Healthy")
+        self.assertEqual(self.failures(), {})
+        self.assertNotIn(WAITS, self.node.output())
+        self.assertNotIn("evict", self.node.output())
+        self.node.kubelet.send_signal(signal.SIGCONT)
+
+    def test_return(self):
+        self.check_return(self.begin_cleaning())
+
+    def test_return_after_a_restart(self):
+        device = self.begin_cleaning()
+        self.node.stop(signal.SIGKILL)
+        self.node.start()
+        self.await_health(device, "Unhealthy", "not found with the applied configuration")
+        os.rename(os.path.join(self.folder, "away"), self.node.path("dev/" + device.split(":")[-1]))
+        self.check_return(device)
 
 
 class ReturnedToClaim(Cards, DraTest):

@@ -28,7 +28,7 @@ help:
 	@echo "make deb         build the Debian packages into build-packages/"
 	@echo "make rpm         build the RPM packages into build-packages/rpm/"
 	@echo "make test-hardware  the package on an emulated machine with devices (root; ARGS=--short for a part)"
-	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root; SUITE=trixie)"
+	@echo "make test-system install, reload, upgrade and purge the package in a booted system (root; SUITE=trixie, FROM=the release to upgrade from)"
 	@echo "make test-minimal what README tells a new user to do, in a minimal booted system (root; SUITE=trixie)"
 	@echo "make test-rpm    install, upgrade and remove the RPM packages in a booted system (root)"
 	@echo "make image       build the container image (podman; ARCH=arm64)"

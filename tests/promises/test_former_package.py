@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
-BEFORE, NOW = "0.0.9-1", "0.1.0-1"
+BEFORE, NOW = "0.1.0-1", "1.0.0-1"
 
 
 def read(path):

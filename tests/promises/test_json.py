@@ -2,35 +2,20 @@
 """docs/json.md and what devplugctl prints with --json are the same: each member, and its type."""
 import json
 import os
-import re
 import shutil
 import subprocess
+import sys
 import unittest
 
 from node import program, static, until
 from tool import ToolTest
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
+sys.path.insert(0, ROOT + "/tests/interfaces")
+
+from interfaces import members_by_command  # noqa: E402 (it is found now)
+
 TYPES = {bool: "boolean", int: "number", float: "number", str: "string", type(None): "null"}
-
-
-def documented():
-    """Types of members by their paths, by the words of the headline. A row may name several members, and refer to another heading."""
-    with open(ROOT + "/docs/json.md") as file:
-        parts = re.split(r"^## ", file.read(), flags=re.M)[1:]
-    found, everything = {}, {}
-    for part in parts:
-        members = found.setdefault(part.split("\n", 1)[0], {"version": "number"})
-        # A heading has the beginning of the paths below it.
-        for section in re.split(r"^### ", part, flags=re.M):
-            before = re.match(r"`([^`]+)`\n", section)
-            for names, meaning in re.findall(r"^\| (`.*?`) \| (.*) \|$", section, re.M):
-                kind = re.match(r"((?:number|boolean)(?: or null)?): ", meaning)
-                other = re.match(r"as in `([^`]+)`$", meaning)
-                for name in re.findall(r"`([^`]+)`", names):
-                    path = f"{before[1]}.{name}" if before else name
-                    members[path] = everything[path] = everything[f"{other[1]}.{name}"] if other else kind[1] if kind else "string"
-    return found
 
 
 def flatten(value, path=""):
@@ -49,7 +34,7 @@ def flatten(value, path=""):
 class Json(ToolTest):
     def compare(self, headline, *answers, elsewhere=()):
         """Every member is documented with its type, and what is documented is there in one of the answers or tested elsewhere."""
-        wanted, seen = documented()[headline], set()
+        wanted, seen = members_by_command()[headline], set()
         for answer in answers:
             document = json.loads(answer.stdout)
             self.assertEqual(document["version"], 1)
@@ -131,7 +116,7 @@ class Json(ToolTest):
         self.node.await_allocatable(a=0, zero=1)  # The kubelet writes its checkpoint no more.
         self.change_checkpoint(lambda entries: entries.append({**entries[0], "PodUID": "of a removed pod", "ContainerName": "other"}))
         until(lambda: any(d["booked"] for r in self.node.status()["resources"] for d in r["devices"]), "the booking")
-        wanted = documented()
+        wanted = members_by_command()
         # A host without NUMA, and one on which all devices are found, has none. Claims and the rest of DRA need an API server:
         # test_dra_pods.py, test_dra.py; probes have failed in test_notices.py, devices are missing in test_expect.py, pods are evicted
         # in test_eviction.py.

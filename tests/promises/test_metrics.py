@@ -16,12 +16,18 @@ from node import NodeTest, children_of, command_line, path, program, runs_no_pro
 from service_manager import ServiceManager
 from unix_http import UnixConnection, get
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../interfaces"))
+
+import interfaces  # noqa: E402 (it is found now)
+
+FAMILIES = interfaces.metrics()
+KINDS = {"gauge", "counter", "summary", "histogram"}
 SAMPLE = re.compile(r'^([a-z_]+)(?:\{(.*)\})? ([0-9.]+)$')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 
 
 def parse(text):
-    """Samples by name and labels; each once, and each family in one block behind its head."""
+    """Samples by name and labels; each once, with the labels of docs/metrics.md, and each family in one block behind its head."""
     samples, heads = {}, []
     for line in text.splitlines():
         if line.startswith("# HELP "):
@@ -34,6 +40,11 @@ def parse(text):
         key = (name, frozenset(LABEL.findall(labels or "")))
         assert key not in samples, f"twice: {line}"
         assert re.sub(r"_(bucket|sum|count)$", "", name) == heads[-1] or name == heads[-1], line
+        if heads[-1] in FAMILIES:
+            own = {label for label, _ in key[1]} - {"le", "quantile"}
+            wanted = FAMILIES[heads[-1]] - KINDS
+            # What is not known about a device is absent.
+            assert own == wanted or heads[-1].endswith("_info") and own < wanted, line
         samples[key] = float(value)
     assert len(heads) == len(set(heads)), heads
     return samples

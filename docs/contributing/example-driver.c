@@ -106,7 +106,7 @@ static int list_one(const struct declaration *declaration, struct scan *scan, co
 	/* A sensor that is removed meanwhile is no failure; too little memory is one. */
 	if (r <= 0)
 		return sysroot_is_shortage(r) ? r : 0;
-	/* An id should be the same after a reboot: a serial number or a location is better. */
+	/* An id should be the same after a reboot: a serial number or identity_of() is better. */
 	device_id_make(name, id);
 	r = scan_add(scan, id, &device);
 	if (r < 0)

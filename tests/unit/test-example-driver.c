@@ -16,13 +16,14 @@ const struct driver *driver_find(const char *name)
 	return streq(name, example_driver.name) ? &example_driver : NULL;
 }
 
-#define SENSORS "driver = \"example\"; match = "
+#define SENSORS     "driver = \"example\"; match = "
+#define SENSORS_DIR "/sys/bus/iio/devices"
 
 static void plant(const char *name, const char *chip, bool node)
 {
-	host_mkdir(made(DIRECTORY "/%s", name));
-	host_write(made(DIRECTORY "/%s/name", name), chip);
-	host_write(made(DIRECTORY "/%s/uevent", name), node ? made("DEVNAME=%s\n", name) : "\n");
+	host_mkdir(made(SENSORS_DIR "/%s", name));
+	host_write(made(SENSORS_DIR "/%s/name", name), chip);
+	host_write(made(SENSORS_DIR "/%s/uevent", name), node ? made("DEVNAME=%s\n", name) : "\n");
 }
 
 static int setup(void **state)

@@ -12,12 +12,12 @@ ACCOUNT = f"{ACCOUNT_PREFIX}{DRIVER_NAMESPACE}:{DRIVER_ACCOUNT}"
 
 
 class Cluster(Api):
-    """`port` 0: any; it stays the same over a stop and a start."""
+    """`port` 0: any; it stays the same over a stop and a start. `authority`: instead of one in the folder."""
 
-    def __init__(self, folder, nodes=("node-a",), release=None, address="127.0.0.1", port=0, http2=True):
+    def __init__(self, folder, nodes=("node-a",), release=None, address="127.0.0.1", port=0, http2=True, authority=None):
         super().__init__(release, nodes)
         self.folder, self.address, self.port, self.http2 = folder, address, port, http2
-        self.authority = Authority(os.path.join(folder, "pki"))
+        self.authority = authority or Authority(os.path.join(folder, "pki"))
         self.certificate = self.issue_server(self.authority)
         self.clients = {node: self.authority.issue_client(f"kubelet-{node}", NODE_PREFIX + node, NODE_GROUP) for node in nodes}
         self.server = None

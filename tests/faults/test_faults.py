@@ -103,7 +103,7 @@ class Faults(NodeTest):
         self.begin(static("gpu", 3, f'health = ( {{ probe = "file"; path = "{self.node.dir}/health/${{id}}"; '
                                     'healthy = "ok"; missing = "healthy"; recover = "reboot"; } );'))
         self.node.await_allocatable(gpu=3)
-        pid = self.node.resource("vendor.example/gpu")["pid"]
+        pid = self.node.find("vendor.example/gpu")["pid"]
         self.break_device("gpu-1", 2)
         os.kill(pid, signal.SIGKILL)
         until(lambda: (r := self.node.resource("vendor.example/gpu"))["state"] == "serving" and r["pid"] != pid,
@@ -126,7 +126,7 @@ class Faults(NodeTest):
         self.begin(static("a", 1))
         self.node.await_allocatable(a=1)
         self.assertIn("cannot accept connections", self.node.output())
-        self.assertEqual(self.node.resource("vendor.example/a")["restarts"], 0)
+        self.assertEqual(self.node.find("vendor.example/a")["restarts"], 0)
 
     def test_P12_child_that_cannot_report_serves(self):
         self.node.prepare_children("memfd_create=100%")

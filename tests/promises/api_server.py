@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """devplug-apiserver in the process of a test, with what a test does in place of users and of the scheduler."""
+import atexit
 import copy
+import functools
 import json
 import os
+import shutil
 import sys
+import tempfile
 import uuid
 
 APISERVER = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../apiserver")
@@ -30,11 +34,24 @@ def rights_of(rules):
     return {(verb, group, resource) for rule in rules for verb in rule["verbs"] for group in rule["apiGroups"] for resource in rule["resources"]}
 
 
+class SharedAuthority(Authority):
+    issue = functools.cache(Authority.issue)
+
+
+@functools.cache
+def shared_authority():
+    """All servers of this process use it, because each certificate takes 30 ms of a processor."""
+    folder = tempfile.mkdtemp(prefix="devplugd-test.")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return SharedAuthority(folder)
+
+
 class ApiServer(Cluster):
     """`faults`: see devplug_apiserver/faults.py; a test also uses functions. `features`: of devplug_apiserver/releases.py."""
 
-    def __init__(self, folder, node="node-a", release="1.36", features=None, http2=True):
-        super().__init__(folder, (node,), Release(release, features), http2=http2)
+    def __init__(self, folder, node="node-a", release="1.36", features=None, http2=True, authority=None):
+        os.makedirs(folder, exist_ok=True)
+        super().__init__(folder, (node,), Release(release, features), http2=http2, authority=authority or shared_authority())
         self.node = node
         self.user = user_of(f"system:node:{node}")
         self.tokens = {"secret-token": self.user}

@@ -142,7 +142,7 @@ class EvictionTest(ToolTest):
 
     def failures(self):
         """By device."""
-        eviction = (self.node.resource(GPU) or {}).get("eviction") or {"failures": []}
+        eviction = (self.node.find(GPU) or {}).get("eviction") or {"failures": []}
         return {failure["device"]: failure for failure in eviction["failures"]}
 
     def state(self, device):

@@ -284,6 +284,10 @@ class Node:
         state = self.state()
         return state["generation"] if state else 0
 
+    def find(self, name):
+        """As resource(), without what the resource's process reports, and without a program."""
+        return next((found for found in until(self.state, "an answer of the daemon")["resources"] if found["name"] == name), None)
+
     def resource(self, name):
         """What devplugctl shows of a resource, or None. On a busy machine, a request may end without an answer."""
         for resource in until(self.status, "an answer of the daemon")["resources"]:
@@ -303,10 +307,8 @@ class Node:
 
     def await_state(self, name, state):
         def look():
-            found = self.state()
-            if not found or (name, state) not in ((r["name"], r["state"]) for r in found["resources"]):
-                return None
-            full = self.resource(name)
+            found = self.find(name)
+            full = self.resource(name) if found and found["state"] == state else None
             return full if full and full["state"] == state else None
 
         return until(look, lambda: f"{name} to be {state}; last {self.resource(name)}")

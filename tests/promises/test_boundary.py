@@ -51,7 +51,7 @@ class Boundary(NodeTest):
         self.node.start()
         self.node.await_allocatable(card=1, sibling=1)
         # A busy devplugd may answer late.
-        self.before = {name: until(lambda name=name: self.node.resource(f"vendor.example/{name}"), "the status")["pid"]
+        self.before = {name: until(lambda name=name: self.node.find(f"vendor.example/{name}"), "the status")["pid"]
                        for name in ("card", "sibling")}
 
     def await_words(self, words):
@@ -60,7 +60,7 @@ class Boundary(NodeTest):
         until(lambda: words in self.node.output(), f"devplugd to log \"{words}\"")
         self.assertIn(self.node.output().count("evil: attempt:") - self.node.output().count(words), (0, 1))
         for name, pid in self.before.items():
-            self.assertEqual(self.node.resource(f"vendor.example/{name}")["pid"], pid)
+            self.assertEqual(self.node.find(f"vendor.example/{name}")["pid"], pid)
         # The loop goes round: a reload is answered.
         self.node.reload()
 
@@ -128,13 +128,13 @@ class Boundary(NodeTest):
         words = "the devices that were found last are not offered"
         until(lambda: "evil: attempt:" in self.node.output(), "the attempt")
         until(lambda: words in self.node.output(), f"devplugd to log \"{words}\"")
-        pid = self.node.resource("vendor.example/evil")["pid"]
+        pid = self.node.find("vendor.example/evil")["pid"]
         for _ in range(3):
             self.node.reload()
         self.assertEqual(self.node.output().count("evil: attempt:"), 1)
         self.assertEqual(self.node.output().count(words), 1)
         self.before["evil"] = pid
-        self.assertEqual({name: self.node.resource(f"vendor.example/{name}")["pid"] for name in self.before}, self.before)
+        self.assertEqual({name: self.node.find(f"vendor.example/{name}")["pid"] for name in self.before}, self.before)
 
     def test_P18_many_claims(self):
         self.refuse_claims(as_unit())
@@ -149,7 +149,7 @@ class Boundary(NodeTest):
         for _ in range(5):
             self.node.reload()
             self.assertIsNotNone(self.node.status())
-        self.assertEqual({name: self.node.resource(f"vendor.example/{name}")["pid"] for name in self.before}, self.before)
+        self.assertEqual({name: self.node.find(f"vendor.example/{name}")["pid"] for name in self.before}, self.before)
 
     def test_P18_much_to_log(self):
         self.begin("complain", as_unit())
@@ -295,7 +295,7 @@ class Boundary(NodeTest):
         self.turn_client("client-lie", as_unit())
         until(lambda: "kubelet-client: lied" in self.node.output(), "the lies")
         self.node.reload()
-        self.assertEqual(self.node.resource("vendor.example/new")["state"], "registering")
+        self.assertEqual(self.node.find("vendor.example/new")["state"], "registering")
         self.assertNotIn("lie;", self.node.output())
         self.undo()
 
@@ -374,10 +374,10 @@ class DraBoundary(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(card=1, sibling=1)
-        self.before = {name: self.node.resource(f"vendor.example/{name}")["pid"] for name in ("card", "sibling", "evil")}
+        self.before = {name: self.node.find(f"vendor.example/{name}")["pid"] for name in ("card", "sibling", "evil")}
 
     def tearDown(self):
-        self.assertEqual({name: self.node.resource(f"vendor.example/{name}")["pid"] for name in self.before}, self.before)
+        self.assertEqual({name: self.node.find(f"vendor.example/{name}")["pid"] for name in self.before}, self.before)
         self.node.reload()
         super().tearDown()
 
@@ -467,7 +467,7 @@ class DraBoundary(NodeTest):
 
     def test_P18_much_to_log(self):
         self.begin("dra-complain")
-        until(lambda: self.node.status()["dra"]["api_failure"] == "complaint 899", "all of it")
+        until(lambda: self.node.state()["dra"]["api_failure"] == "complaint 899", "all of it")
         self.assertLess(self.node.output().count("API server: complaint"), 600)
 
 

@@ -190,9 +190,9 @@ class Cleaning(CleaningProgram, NodeTest):
             self.node.await_allocatable(gpu=1)
 
     def kill_child(self):
-        pid = self.node.resource(GPU)["pid"]
+        pid = self.node.find(GPU)["pid"]
         os.kill(pid, 9)
-        until(lambda: self.node.resource(GPU)["pid"] not in (0, pid), "another process")
+        until(lambda: self.node.find(GPU)["pid"] not in (0, pid), "another process")
         self.node.await_serving()
 
     def kill_daemon(self):

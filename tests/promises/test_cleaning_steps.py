@@ -162,7 +162,7 @@ class CleaningSteps(CleaningProgram, EvictionTest):
 
     def kill_process(self):
         """The time until a process is started again doubles with each kill, and begins again with devplugd."""
-        pid = self.node.resource(GPU)["pid"]
+        pid = self.node.find(GPU)["pid"]
         if pid and self.kills < 2:
             self.kills += 1
             os.kill(pid, 9)

@@ -50,9 +50,9 @@ class Complaints(NodeTest):
             self.write(name, "ok")
         self.node.await_allocatable(returns=1)
         # A crash of the child and a restart of the daemon.
-        before = self.node.resource("vendor.example/stays")["pid"]
+        before = self.node.find("vendor.example/stays")["pid"]
         os.kill(before, signal.SIGKILL)
-        until(lambda: (self.node.resource("vendor.example/stays") or {}).get("pid") not in (None, 0, before),
+        until(lambda: (self.node.find("vendor.example/stays") or {}).get("pid") not in (None, 0, before),
               "another process")
         self.node.await_serving()
         self.node.stop()
@@ -123,13 +123,13 @@ class Complaints(NodeTest):
               "3 resources, 3 devices: no problem\n", "no problem to be found")
         got, _ = self.node.pod("one", small=1)
         self.assertEqual(got["resources"]["vendor.example/small"], ["a"])
-        pid = self.node.resource("vendor.example/small")["pid"]
+        pid = self.node.find("vendor.example/small")["pid"]
         self.node.configure(card("small", "other"), card("large", "large*"))
         self.node.reload()
         self.node.await_allocatable(small=1, large=2)
         until(lambda: {device["id"]: device["health"] for device in self.node.resource("vendor.example/small")["devices"]} ==
               {"a": "Unhealthy", "d": "Healthy"}, "the device of the pod to stay listed")
-        self.assertEqual(self.node.resource("vendor.example/small")["pid"], pid)
+        self.assertEqual(self.node.find("vendor.example/small")["pid"], pid)
 
     def test_R9_devices_of_one_resource_are_shared_by_different_numbers(self):
         self.serve('{ name = "vendor.example/gpu"; driver = "static"; match = ( "big-0", "big-1", "small-0", "old" ); '

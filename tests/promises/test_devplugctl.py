@@ -306,7 +306,7 @@ class Troubles(ToolTest):
         for path in paths:
             until(lambda path=path: glob.glob(path), path)
         until(lambda: self.health("a") == {"a-0": ("Healthy", ""), "a-1": ("Healthy", "")}, "the devices")
-        until(lambda: self.node.resource("vendor.example/a")["reason"] == "", "status to report no problem")
+        until(lambda: self.node.find("vendor.example/a")["reason"] == "", "status to report no problem")
 
 
 class WaitAndCheck(ToolTest):

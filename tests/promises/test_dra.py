@@ -690,7 +690,7 @@ class Dra(DraTest):
 
         def reload():
             self.node.reload()
-            until(lambda: self.node.resource("vendor.example/gpu")["refused"], "the child to refuse it")
+            until(lambda: self.node.find("vendor.example/gpu")["refused"], "the child to refuse it")
 
         prepare(0)
         self.configure(refused.replace("GPU=", "OTHER="))
@@ -726,7 +726,7 @@ class Dra(DraTest):
         self.assertEqual((answer.returncode, answer.stderr), (0, ""))
         self.node.start()
         self.register()
-        until(lambda: (r := self.node.resource("vendor.example/gpu")) and r["state"] == "serving", "the resource to be served")
+        until(lambda: (r := self.node.find("vendor.example/gpu")) and r["state"] == "serving", "the resource to be served")
         until(lambda: self.api.slices, "the first devices to be published")
 
     def test_programs(self):
@@ -888,9 +888,9 @@ class DraGpus(NvidiaHost, DraTest):
         self.await_ids(address(0), uuid(1))
         # The state of the process is saved with this count.
         until(lambda: self.node.resource("vendor.example/gpu")["devices"][0]["allocations"] == 1, "the claim to be counted")
-        process = self.node.resource("vendor.example/gpu")["pid"]
+        process = self.node.find("vendor.example/gpu")["pid"]
         os.kill(process, signal.SIGKILL)
-        until(lambda: self.node.resource("vendor.example/gpu")["pid"] not in (0, process), "another process")
+        until(lambda: self.node.find("vendor.example/gpu")["pid"] not in (0, process), "another process")
         # The second scan of it at the latest would find another id.
         for number in range(2, 4):
             self.add_gpu(number, uuid(number))

@@ -6,7 +6,7 @@ import socket
 import threading
 import unittest
 
-from api_server import write_kubeconfig
+from api_server import Authority, write_kubeconfig
 from dra_node import DRIVER, DraTest
 from node import until
 
@@ -126,7 +126,7 @@ class DraConnection(DraTest):
 
     def test_new_certificate(self):
         """Requests use another connection from then on. In between, certificate and key do not belong together."""
-        self.start()
+        self.start(authority=Authority(self.node.path("pki")))
         one, = self.connections()
         current = self.api.clients["node-a"]
         newer = self.api.authority.issue_client("newer", "system:node:node-a", "system:nodes")

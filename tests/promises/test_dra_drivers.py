@@ -84,7 +84,7 @@ class Drivers(DraTest):
         # A resource is served when its own driver is registered.
         self.kubelet.register(second)
         self.node.await_state("vendor.example/gpu", "serving")
-        self.assertEqual(self.node.resource("vendor.example/fpga")["state"], "waiting")
+        self.assertEqual(self.node.find("vendor.example/fpga")["state"], "waiting")
         self.kubelet.register(first)
         self.node.await_state("vendor.example/fpga", "serving")
         pools = self.await_pools({DRIVER: 3, OTHER: 3})
@@ -209,7 +209,7 @@ class Drivers(DraTest):
         self.configure(self.resource("fpga", OF_OTHER))
         self.node.reload()
         self.sockets[OTHER] = until(lambda: self.kubelet.find(OTHER), "the socket of the new driver")
-        self.assertEqual(self.node.resource("vendor.example/fpga")["state"], "waiting")
+        self.assertEqual(self.node.find("vendor.example/fpga")["state"], "waiting")
         self.kubelet.register(self.sockets[OTHER])
         self.node.await_state("vendor.example/fpga", "serving")
 

@@ -271,7 +271,7 @@ class DraPatience(DraTest):
         self.begin_one(f'prestart = {{ command = [ "{program}" ]; timeout = 25; }};')
         claim = self.claim("c")
         call = self.calls.submit(self.prepare, claim)
-        pid = self.node.resource("vendor.example/gpu")["pid"]
+        pid = self.node.find("vendor.example/gpu")["pid"]
         until(lambda: os.path.isdir(f"/proc/{pid}") and self.node.output() and self.runs_program(program), "the program to run")
         os.kill(pid, signal.SIGKILL)
         self.await_wait(claim, "ended before it answered")
@@ -299,7 +299,7 @@ class DraPatience(DraTest):
         self.assertEqual(self.kubelet.sockets(), [self.socket])
         self.assertTrue(self.dra()["registered"])
         self.assertNotIn("session ended", self.node.output())
-        self.assertEqual(self.node.resource("vendor.example/gpu")["state"], "serving")
+        self.assertEqual(self.node.find("vendor.example/gpu")["state"], "serving")
         # The one that runs now publishes changes.
         self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0").returncode, 0)
         self.await_pool(lambda pool: any("taints" in device for device in pool.values()))

@@ -105,7 +105,7 @@ class DraPods(DraPodTest):
         with open(self.node.config, "w") as file:
             file.write(re.sub(r"dra = \{.*?\};", "", text).replace('serve = "dra";', 'host_root = "/nonexistent";'))
         self.node.reload()
-        until(lambda: self.node.resource("vendor.example/gpu")["refused"], "the child to refuse it")
+        until(lambda: self.node.find("vendor.example/gpu")["refused"], "the child to refuse it")
         self.pod("trainer", self.api.schedule_limits("trainer", [{"vendor.example/gpu": 1}]), limits=["main:vendor.example/gpu=1"])
 
         def shown():

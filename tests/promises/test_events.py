@@ -36,8 +36,8 @@ class Failures(ToolTest):
         self.assertIn("not today", failure["text"])
 
         # They outlive the process.
-        os.kill(self.node.resource("vendor.example/a")["pid"], signal.SIGKILL)
-        until(lambda: self.node.resource("vendor.example/a")["restarts"] == 1, "the process to be replaced")
+        os.kill(self.node.find("vendor.example/a")["pid"], signal.SIGKILL)
+        until(lambda: self.node.find("vendor.example/a")["restarts"] == 1, "the process to be replaced")
         self.assertEqual(self.failures("a")["allocation"]["count"], 3)
         self.assertRegex(self.ctl("status").stdout,
                          r"vendor.example/a, last failed allocation \(.*, 3 in all\): .*raise share.max_per_container")

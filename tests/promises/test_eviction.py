@@ -327,7 +327,7 @@ class Eviction(EvictionTest):
         until(lambda: self.failures(), "the failure")
         self.configure(self.gpu().replace('severity = "evict"; evict_after = 0;', ""))
         self.node.reload()
-        until(lambda: "eviction" not in self.node.resource(GPU), "the end")
+        until(lambda: "eviction" not in self.node.find(GPU), "the end")
         until(lambda: not self.cluster_process(), "the end of devplugd-cluster")
         self.assertEqual(self.evictions(), [])
 

@@ -159,7 +159,7 @@ class Exec(NodeTest):
         self.begin("watch", 'mode = "watch";')
         self.node.await_allocatable(cam=2)
         program = until(self.program_pids, "the program to run")[0]
-        child = self.node.resource(NAME)["pid"]
+        child = self.node.find(NAME)["pid"]
         os.kill(child, signal.SIGKILL)
         until(lambda: is_gone(program), "the program to be gone")
         self.node.await_allocatable(cam=2)
@@ -197,7 +197,7 @@ class Exec(NodeTest):
         self.script("discover", "cat list; [ ! -e evil ] || . ./evil")
         self.begin("discover", 'mode = "watch";')
         self.node.await_allocatable(cam=2)
-        pid = self.node.resource(NAME)["pid"]
+        pid = self.node.find(NAME)["pid"]
         for evil in ("while :; do cat list; done", "exec yes", "exec cat /dev/zero", "exec cat /dev/urandom",
                      "exec yes >&2", "exec tr '\\000' '[' < /dev/zero", "trap '' TERM; kill -STOP $$"):
             self.tell("evil", evil)

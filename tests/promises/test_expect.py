@@ -116,8 +116,8 @@ class Expect(Host):
         events = json.loads(self.ctl("events", CARD, "--json").stdout)["events"]
         self.assertEqual([(e["kind"], e["level"]) for e in events if e["text"] == reason], [("device", "warning")])
         # What has no list of its own does not lose it, nor a process that is killed.
-        os.kill(self.node.resource(CARD)["pid"], signal.SIGKILL)
-        until(lambda: self.node.resource(CARD)["restarts"] == 1, "another process")
+        os.kill(self.node.find(CARD)["pid"], signal.SIGKILL)
+        until(lambda: self.node.find(CARD)["restarts"] == 1, "another process")
         self.await_reason(reason)
         self.node.stop(signal.SIGKILL)
         self.node.start()

@@ -27,7 +27,7 @@ class Explain(ToolTest):
         self.node.await_state("vendor.example/a", "waiting")
         said = until(lambda: "kubelet.sock does not exist" in (text := self.explain("a")) and text, "the reason")
         self.assertIn('"waiting"', said)
-        self.assertIn(str(self.node.resource("vendor.example/a")["pid"]), said)
+        self.assertIn(str(self.node.find("vendor.example/a")["pid"]), said)
 
         self.node.await_state("vendor.example/f", "backoff")
         said = self.explain("f")

@@ -59,9 +59,9 @@ class HealthMemory(NodeTest):
 
     def test_P14_child_restart(self):
         before = self.fail_one()
-        pid = self.node.resource("vendor.example/gpu")["pid"]
+        pid = self.node.find("vendor.example/gpu")["pid"]
         os.kill(pid, signal.SIGKILL)
-        until(lambda: (r := self.node.resource("vendor.example/gpu"))["state"] == "serving"
+        until(lambda: (r := self.node.find("vendor.example/gpu"))["state"] == "serving"
               and r["pid"] != pid, "the child to be back")
         self.check_remembered(before)
 

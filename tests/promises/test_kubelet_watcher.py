@@ -215,9 +215,9 @@ class Registry(ToolTest):
         with open(self.node.config, "w") as file:
             file.write(f'runtime_dir = "{self.node.run}";\n{text}\nresources = ( {static("a", 1)} );\n')
         self.node.start()
-        until(lambda: registry in (self.node.resource("vendor.example/a") or {"reason": ""})["reason"],
+        until(lambda: registry in (self.node.find("vendor.example/a") or {"reason": ""})["reason"],
               "the directory to be missed")
-        self.assertEqual(self.node.resource("vendor.example/a")["state"], "waiting")
+        self.assertEqual(self.node.find("vendor.example/a")["state"], "waiting")
         os.mkdir(registry)
         self.node.await_state("vendor.example/a", "registering")
         names = sorted(os.listdir(registry), reverse=True)

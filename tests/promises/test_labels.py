@@ -79,8 +79,8 @@ class Labels(ToolTest):
         # They follow the devices, and outlive processes and a stop.
         self.discover(a="NVIDIA A100-SXM4 (80 GB)")
         self.await_labels({**wanted, "vendor.example/gpus": "1"})
-        os.kill(self.node.resource(GPU)["pid"], signal.SIGKILL)
-        until(lambda: self.node.resource(GPU)["restarts"] == 1 and self.node.resource(GPU)["state"] == "serving", "the next process")
+        os.kill(self.node.find(GPU)["pid"], signal.SIGKILL)
+        until(lambda: self.node.find(GPU)["restarts"] == 1 and self.node.find(GPU)["state"] == "serving", "the next process")
         self.await_labels({**wanted, "vendor.example/gpus": "1"})
         self.node.stop(signal.SIGKILL)
         self.assertEqual(self.read(), {**wanted, "vendor.example/gpus": "1"})
@@ -88,7 +88,7 @@ class Labels(ToolTest):
         self.node.await_serving()
         # With the program's first answer, and not before.
         self.assertEqual(self.read(), {**wanted, "vendor.example/gpus": "1"})
-        until(lambda: self.node.resource(GPU)["labels"], "the labels")
+        until(lambda: self.node.find(GPU)["labels"], "the labels")
         self.assertEqual(self.read(), {**wanted, "vendor.example/gpus": "1"})
         # Another process removes the file.
         for name in os.listdir(self.features):
@@ -136,12 +136,12 @@ class Labels(ToolTest):
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(gpu=1)
-        until(lambda: self.node.resource(GPU)["labels_failure"].startswith(f"{self.features}: No such file or directory"), "the failure")
+        until(lambda: self.node.find(GPU)["labels_failure"].startswith(f"{self.features}: No such file or directory"), "the failure")
         self.assertIn("the labels of the node cannot be written", " ".join(self.ctl("status").stdout.split()))
         self.assertFalse(os.path.exists(self.features))
         os.mkdir(self.features)
         self.await_labels({"model": "X100"})
-        until(lambda: self.node.resource(GPU)["labels_failure"] == "", "the end of the failure")
+        until(lambda: self.node.find(GPU)["labels_failure"] == "", "the end of the failure")
 
     def test_configuration(self):
         for label, words in (("model", 'must be "NAME=VALUE"'), ("=x", 'must be "NAME=VALUE"'), ("${id}", 'must be "NAME=VALUE"'), ("a b=x", 'has the name "a b"'),

@@ -84,7 +84,7 @@ class MadChildren(NodeTest):
 
         self.rage("babble", bear)
         self.assertLess(len(self.node.output()), 32 << 20)
-        self.assertEqual(self.node.resource(MAD)["pid"], self.before[MAD]["pid"])
+        self.assertEqual(self.node.find(MAD)["pid"], self.before[MAD]["pid"])
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class Examples(ToolTest):
         self.node.configure('{ name = "nvidia.com/gpu"; driver = "nvidia"; match = ( { } ); }',
                             text=f'host_root = "{self.node.dir}";')
         self.node.start()
-        until(lambda: (r := self.node.resource("nvidia.com/gpu")) and r["pid"] > 0, "the resource to have a process")
+        until(lambda: (r := self.node.find("nvidia.com/gpu")) and r["pid"] > 0, "the resource to have a process")
         for command, output in examples():
             if "nvidia" in command:
                 self.compare(command, output)

@@ -66,7 +66,7 @@ class MemoryCeiling(NodeTest):
     def test_P16_headers_without_end(self):
         before = self.serve(static("gpu", 8), static("other", 2), gpu=8, other=2)
         for turn in range(1, 3):
-            pid = self.node.resource(GPU)["pid"]
+            pid = self.node.find(GPU)["pid"]
             peak, self.gone = [0], threading.Event()
             watcher = threading.Thread(target=self.watch, args=(pid, peak))
             watcher.start()
@@ -79,10 +79,10 @@ class MemoryCeiling(NodeTest):
                 self.assertLess(peak[0], SKIPPED_MB)
                 self.assert_untouched(before, GPU, OTHER)
                 return
-            until(lambda: self.node.resource(GPU)["pid"] not in (0, pid), "another process")
+            until(lambda: self.node.find(GPU)["pid"] not in (0, pid), "another process")
             self.node.await_serving()
             self.node.await_allocatable(gpu=8, other=2)
-            self.assertEqual(self.node.resource(GPU)["restarts"], turn)
+            self.assertEqual(self.node.find(GPU)["restarts"], turn)
             got, error = self.node.pod(f"p{turn}", gpu=2)
             self.assertIsNone(error)
             self.assertEqual(self.node.output().count(f"this process needed more than its limit of {CEILING_MB} MiB of memory; "

@@ -216,7 +216,7 @@ class Metrics(NodeTest):
         with open(os.path.join(self.health, "licence-1"), "w") as file:
             file.write("bad")
         self.await_value(1, "device_health_changes_total", resource="licence", device="licence-1")
-        child = self.node.resource("vendor.example/licence")["pid"]
+        child = self.node.find("vendor.example/licence")["pid"]
         os.kill(child, signal.SIGKILL)
         self.await_value(1, "child_restarts_total", resource="licence", cause="killed")
         self.node.await_allocatable(licence=2)

@@ -81,9 +81,9 @@ class NetworkInterfaces(NodeTest):
         self.assertEqual(self.device(given)["health"], "Healthy")
 
         # Nor can the next process of the resource see it, or the next devplugd.
-        process = self.node.resource("vendor.example/nic")["pid"]
+        process = self.node.find("vendor.example/nic")["pid"]
         os.kill(process, signal.SIGKILL)
-        until(lambda: (r := self.node.resource("vendor.example/nic")) and r["state"] == "serving" and r["pid"] != process,
+        until(lambda: (r := self.node.find("vendor.example/nic")) and r["state"] == "serving" and r["pid"] != process,
               "another process")
         self.assertEqual(self.device(given)["health"], "Healthy")
         self.assertEqual(self.node.stop(), 0)

@@ -92,7 +92,7 @@ class Notification(Systemd):
         self.node.configure(static("gpu", 1), static("nic", 1, 'user = "devplugd-nobody";'))
         self.node.start()
         self.await_message("READY")
-        until(lambda: (r := self.node.resource("vendor.example/nic")) and r["state"] == "backoff",
+        until(lambda: (r := self.node.find("vendor.example/nic")) and r["state"] == "backoff",
               "the resource without a user to be retried")
         self.node.start_kubelet()
         self.node.await_allocatable(gpu=1)

@@ -92,7 +92,7 @@ class Offered(ToolTest):
         other.start()
         self.node.await_allocatable(gpu=3)
         other.stop()
-        until(lambda: self.node.resource(GPU)["reason"].startswith("the kubelet offers 0 of 5"), "the difference to be noticed",
+        until(lambda: self.node.find(GPU)["reason"].startswith("the kubelet offers 0 of 5"), "the difference to be noticed",
               limit=3 * LIMIT)
         sick = self.node.path("gpu-0")
         with open(sick, "w") as file:
@@ -121,12 +121,12 @@ class Offered(ToolTest):
         until(lambda: "the resource is registered again" in self.node.output(), "the session to be renewed")
         words = "the kubelet offers 0 of 5; another plugin may use the same resource name, sockets of others: " \
                 "other-plugin.sock"
-        until(lambda: (r := self.node.resource(GPU))["reason"] == words and r["state"] == "serving"
+        until(lambda: (r := self.node.find(GPU))["reason"] == words and r["state"] == "serving"
               and r["session"] > first, "the new session to be checked")
         self.assertIn(words, self.ctl("explain", GPU).stdout)
         self.assertIn(words, self.ctl("status").stdout)
         self.assertEqual(self.node.output().count("the resource is registered again"), 1)
-        self.assertEqual(self.node.resource(GPU)["session"], first + 1)
+        self.assertEqual(self.node.find(GPU)["session"], first + 1)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ class Orphans(NodeTest):
         self.node.await_allocatable(a=0)
         pids = until(lambda: len(self.kept()) >= 2 and self.kept(), "the probe to run")
         self.assertFalse(any(is_gone(pid) for pid in pids))
-        os.kill(self.node.resource("vendor.example/a")["pid"], signal.SIGKILL)
+        os.kill(self.node.find("vendor.example/a")["pid"], signal.SIGKILL)
         until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "what it started to be ended and reaped")
 
     def test_P18_fork_bomb(self):
@@ -154,7 +154,7 @@ class Orphans(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(sibling=1, a=0)
-        pids = {name: self.node.resource(f"vendor.example/{name}")["pid"] for name in ("sibling", "a")}
+        pids = {name: self.node.find(f"vendor.example/{name}")["pid"] for name in ("sibling", "a")}
         count, = until(self.kept, "the bomb to go off")
         self.assertGreater(count, 900)
         self.assertLess(count, 1024)
@@ -165,7 +165,7 @@ class Orphans(NodeTest):
         self.node.configure(static("sibling", 1))
         self.node.reload()
         until(lambda: not any(has_user(name, uid) for name in os.listdir("/proc")), "what it started to be ended")
-        self.assertEqual(self.node.resource("vendor.example/sibling")["pid"], pids["sibling"])
+        self.assertEqual(self.node.find("vendor.example/sibling")["pid"], pids["sibling"])
 
 
 if __name__ == "__main__":

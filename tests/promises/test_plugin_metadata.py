@@ -160,7 +160,7 @@ class PluginMetadata(PluginMetadataTest):
             self.assertEqual(self.hosts(), [host])
             self.node.start()
             self.node.await_serving()
-        os.kill(self.node.resource("vendor.example/gpu")["pid"], signal.SIGKILL)
+        os.kill(self.node.find("vendor.example/gpu")["pid"], signal.SIGKILL)
         self.node.await_serving()
         for resources in ((static("gpu", 4),), (), (static("gpu", 4, "metadata = true;"),)):
             self.configure(*resources, static("other", 1))

@@ -257,7 +257,7 @@ class PodAnswers(ToolTest):
                     write_checkpoint(self, [])
                 write_checkpoint(self, self.random_checkpoint(chance))
                 run_commands(self, FORGET)
-                self.assertEqual(self.node.resource(A)["restarts"], 0)
+                self.assertEqual(self.node.find(A)["restarts"], 0)
                 self.assertEqual(self.node.stop(), 0)
                 self.assertEqual(self.node.output().count("devplugd-exporter started"), has_metrics)
                 os.unlink(self.node.path("devplugd.log"))

@@ -191,11 +191,11 @@ class Served(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(a=3)
-        pid = self.node.resource("vendor.example/a")["pid"]
+        pid = self.node.find("vendor.example/a")["pid"]
         self.configure(5)
         self.node.reload()
         self.node.await_allocatable(a=5)
-        self.assertEqual(self.node.resource("vendor.example/a")["pid"], pid)
+        self.assertEqual(self.node.find("vendor.example/a")["pid"], pid)
 
 
 if __name__ == "__main__":

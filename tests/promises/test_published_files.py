@@ -100,7 +100,7 @@ class PublishedFiles(NodeTest):
         self.configure(self.cards(), static("other", 1))
         self.start()
         self.node.await_allocatable(card=1, other=1)
-        pid = self.node.resource("vendor.example/card")["pid"]
+        pid = self.node.find("vendor.example/card")["pid"]
         wanted = self.devices()
 
         def is_whole():
@@ -119,7 +119,7 @@ class PublishedFiles(NodeTest):
             file.write("other")
         until(is_whole, "the file to be as it was written")
         self.assertIn(f"another process has removed or changed {self.file}", self.node.output())
-        self.assertEqual(self.node.resource("vendor.example/card")["pid"], pid)
+        self.assertEqual(self.node.find("vendor.example/card")["pid"], pid)
 
     def test_removed_key(self):
         self.add_card(0)
@@ -141,7 +141,7 @@ class PublishedFiles(NodeTest):
         """Applies a file that the child of the card refuses: its list would exceed 4 MiB."""
         self.configure(*resources)
         self.node.reload()
-        until(lambda: self.node.resource("vendor.example/card")["refused"], "the child to refuse it")
+        until(lambda: self.node.find("vendor.example/card")["refused"], "the child to refuse it")
 
     def test_P1_refused_reload_keeps_files(self):
         """What a child refuses changes neither its files nor what it may publish, not even after a restart of devplugd."""
@@ -161,7 +161,7 @@ class PublishedFiles(NodeTest):
         # Containers with these names may be started again, although the resource cannot be.
         self.node.stop()
         self.node.start()
-        until(lambda: (r := self.node.resource("vendor.example/card")) and r["state"] == "failed", "the child to refuse it again")
+        until(lambda: (r := self.node.find("vendor.example/card")) and r["state"] == "failed", "the child to refuse it again")
         self.assertEqual(sorted(self.devices()), [self.name(0), self.name(1)])
         # What is accepted replaces them; a pod's stored answer names the old kind.
         self.configure(self.cards(kind=KIND.replace("card", "other") % ""), static("other", 1))
@@ -177,7 +177,7 @@ class PublishedFiles(NodeTest):
         self.configure(self.cards())
         self.start()
         self.node.await_allocatable(card=1)
-        pid = self.node.resource("vendor.example/card")["pid"]
+        pid = self.node.find("vendor.example/card")["pid"]
         os.kill(pid, signal.SIGSTOP)
         self.add_card(1)
         self.configure(self.cards(kind=KIND.replace("card", "other") % ""))
@@ -291,7 +291,7 @@ class PublishedFiles(NodeTest):
         self.configure(self.cards())
         self.start()
         self.node.await_allocatable(card=1)
-        os.kill(self.node.resource("vendor.example/card")["pid"], 9)
+        os.kill(self.node.find("vendor.example/card")["pid"], 9)
         self.assertIn(self.name(0), self.devices())
         self.node.await_serving()
         self.node.stop(9)
@@ -327,7 +327,7 @@ class PublishedFiles(NodeTest):
         until(lambda: os.path.exists(self.file), "the file")
         until(lambda: "files for the devices are published again" in self.node.output(), "the log to say so")
         self.node.await_allocatable(card=2)
-        until(lambda: self.node.resource("vendor.example/card")["reason"] == "", "the reason to be removed")
+        until(lambda: self.node.find("vendor.example/card")["reason"] == "", "the reason to be removed")
         given, _ = self.node.pod("named", card=1)
         self.assertEqual((given["devices"], len(given["cdi"])), ([], 1))
 

@@ -78,9 +78,9 @@ class Recovery(NodeTest):
         self.assertIsNone(self.node.pod("two", gpu=2)[0])
         # The answer names what is wrong, also after a crash of the resource's process.
         self.assertIn("memory of gpu-0 is bad", self.ctl("explain", GPU).stdout)
-        pid = self.node.resource(GPU)["pid"]
+        pid = self.node.find(GPU)["pid"]
         os.kill(pid, 9)
-        until(lambda: self.node.resource(GPU)["pid"] not in (0, pid), "another process")
+        until(lambda: self.node.find(GPU)["pid"] not in (0, pid), "another process")
         self.node.await_serving()
         self.assertTrue(self.device()["reason"].startswith(reason), self.device())
         self.assertEqual(self.runs(), 2)

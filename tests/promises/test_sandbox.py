@@ -92,9 +92,9 @@ class Sandbox(NodeTest):
         self.check_users()
         self.assertIn(str(UNIT_UID), process_status(self.node.daemon.pid)["Uid"].split())
         # A child that does not end by itself is ended.
-        pid = self.node.resource("vendor.example/b")["pid"]
+        pid = self.node.find("vendor.example/b")["pid"]
         os.kill(pid, signal.SIGSTOP)
-        until(lambda: self.node.resource("vendor.example/b")["pid"] != pid, "the stopped child to be replaced")
+        until(lambda: self.node.find("vendor.example/b")["pid"] != pid, "the stopped child to be replaced")
         # What makes the children has what that takes, and no more.
         fields = process_status(template_of(self.node.daemon.pid))
         self.assertEqual(bin(int(fields["CapEff"], 16)).count("1"), len(UNIT_CAPABILITIES) - 2)

@@ -86,8 +86,7 @@ class Supervision(NodeTest):
         dead = socket.socket(socket.AF_UNIX)
         dead.bind(os.path.join(self.node.plugins, "kubelet.sock"))
         self.node.start()
-        until(lambda: self.node.status() and all(
-            r["state"] == "waiting" for r in self.node.status()["resources"]), "waiting")
+        until(lambda: (state := self.node.state()) and all(r["state"] == "waiting" for r in state["resources"]), "waiting")
         dead.close()
         self.node.start_kubelet()
         self.node.await_allocatable(**self.names)
@@ -96,9 +95,9 @@ class Supervision(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(**self.names)
-        session = self.node.resource("vendor.example/r1")["session"]
+        session = self.node.find("vendor.example/r1")["session"]
         self.assertEqual(self.node.ask_kubelet("fault", "vendor.example/r1", "end-stream").returncode, 0)
-        until(lambda: (r := self.node.resource("vendor.example/r1"))["session"] > session
+        until(lambda: (r := self.node.find("vendor.example/r1"))["session"] > session
               and r["state"] == "serving", "a new session")
         self.node.await_allocatable(**self.names)
 
@@ -134,7 +133,7 @@ class Supervision(NodeTest):
         self.node.await_allocatable(**self.names)
         before = self.pids()
         os.kill(before["vendor.example/r0"], signal.SIGSTOP)
-        until(lambda: (r := self.node.resource("vendor.example/r0"))["state"] == "serving"
+        until(lambda: (r := self.node.find("vendor.example/r0"))["state"] == "serving"
               and r["pid"] != before["vendor.example/r0"], "the hung child to be replaced")
         self.node.await_allocatable(**self.names)
         after = self.pids()
@@ -179,7 +178,7 @@ class Supervision(NodeTest):
         self.node.start()
         self.node.await_allocatable(**self.names)
         for i in range(40):
-            victim = self.node.resource(f"vendor.example/r{i % N}")["pid"]
+            victim = self.node.find(f"vendor.example/r{i % N}")["pid"]
             try:
                 os.kill(victim or plugins_of(self.node.daemon.pid)[0], signal.SIGKILL)
             except (ProcessLookupError, IndexError):
@@ -192,7 +191,7 @@ class Supervision(NodeTest):
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(a=2)
-        pid = self.node.resource("vendor.example/a")["pid"]
+        pid = self.node.find("vendor.example/a")["pid"]
         files = {"lock", "control", "last-good.conf", "health"}
         gone = self.node.path("gone")
 
@@ -212,7 +211,7 @@ class Supervision(NodeTest):
             until(lambda: files <= set(os.listdir(self.node.run)), "the files to be written again")
             second()
             until(lambda: len((self.node.resource("vendor.example/a") or {"devices": []})["devices"]) == 2, "the devices")
-        self.assertEqual(self.node.resource("vendor.example/a")["pid"], pid)
+        self.assertEqual(self.node.find("vendor.example/a")["pid"], pid)
         self.node.reload()
 
     def test_control_socket_that_cannot_be_restored(self):
@@ -220,7 +219,7 @@ class Supervision(NodeTest):
         self.node.configure(static("a", 2))
         self.node.start()
         control = os.path.join(self.node.run, "control")
-        until(lambda: self.node.resource("vendor.example/a"), "the daemon to answer")
+        until(lambda: self.node.find("vendor.example/a"), "the daemon to answer")
         os.makedirs(control + ".new/not-empty")
         # In one step, or devplugd would restore it between two.
         RENAME_EXCHANGE = 2

@@ -139,7 +139,7 @@ class Template(NodeTest):
             made = int(file.read())
         until(lambda: made not in children_of(self.node.daemon.pid), "the other child to be reaped")
         until(lambda: {*children_of(self.node.daemon.pid)} - {client_of(self.node.daemon.pid)} ==
-              {self.node.resource("vendor.example/a")["pid"]}, "the template to be reaped")
+              {self.node.find("vendor.example/a")["pid"]}, "the template to be reaped")
 
     def test_program_that_is_no_template(self):
         self.replace_plugin(program("devplugd-plugin"))

@@ -19,7 +19,7 @@ class Watch(NodeTest):
 
     def test_file(self):
         self.begin(static("a", 1))
-        pid = self.node.resource("vendor.example/a")["pid"]
+        pid = self.node.find("vendor.example/a")["pid"]
         self.node.configure(static("a", 2))
         self.node.await_allocatable(a=2)
         with open(self.node.config, "a") as file:
@@ -32,7 +32,7 @@ class Watch(NodeTest):
         self.node.configure(static("a", 3))
         self.node.await_allocatable(a=3)
         until(lambda: self.accepted() == 2, "both to be logged")
-        self.assertEqual((self.node.generation(), self.node.resource("vendor.example/a")["pid"]), (3, pid))
+        self.assertEqual((self.node.generation(), self.node.find("vendor.example/a")["pid"]), (3, pid))
 
     def test_drop_ins(self):
         """Watches a directory that appears, disappears and appears again."""

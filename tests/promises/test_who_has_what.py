@@ -212,7 +212,7 @@ class WhoHasWhat(ToolTest):
             self.node.ask_kubelet("pod", "rm", self.pods.pop(chance.randrange(len(self.pods))))
 
     def kill_child(self, chance):
-        os.kill(self.node.resource("vendor.example/a")["pid"], signal.SIGKILL)
+        os.kill(self.node.find("vendor.example/a")["pid"], signal.SIGKILL)
         self.node.await_serving()
 
     def kill_daemon(self, chance):

@@ -115,7 +115,6 @@ int published_table_claim(struct published_table *table, const char *resource, c
 		r = add(table, resource, path, kind, directory, &file);
 		if (r < 0)
 			return r;
-		directory->changed = true;
 	} else if (!streq(file->resource, resource)) {
 		*ret_owner = file->resource;
 		if (file->claimed)
@@ -179,8 +178,9 @@ void published_table_remove(struct published_table *table, const char *resource)
 	table->n_files = n;
 }
 
+/* Makes the lines of all files in the directory, or of those that are not listed yet. */
 static char *make_list(
-	const struct published_table *table, const struct published_directory *directory)
+	const struct published_table *table, const struct published_directory *directory, bool all)
 {
 	char *text = NULL;
 	size_t size;
@@ -189,7 +189,7 @@ static char *make_list(
 	if (!stream)
 		return NULL;
 	for (size_t i = 0; i < table->n_files; i++)
-		if (table->files[i]->directory == directory)
+		if (table->files[i]->directory == directory && (all || !table->files[i]->listed))
 			(void)fprintf(stream, "%s %s\n", table->files[i]->resource,
 				table->files[i]->path + strlen(directory->path) + 1);
 	if (fclose(stream) == 0)
@@ -198,17 +198,49 @@ static char *make_list(
 	return NULL;
 }
 
-static int save(const struct published_table *table, const struct published_directory *directory)
+static int replace_list(const struct published_directory *directory, const char *text)
 {
-	_cleanup_free_ char *text = make_list(table, directory);
 	int r;
 
-	if (!text)
-		return -ENOMEM;
 	if (!*text)
 		return unlink(directory->list) < 0 && errno != ENOENT ? -errno : 0;
 	r = runtime_files_make_directory(directory->path);
 	return r < 0 ? r : replace_file(AT_FDCWD, directory->list, 0644, text, strlen(text));
+}
+
+static int append_to_list(const struct published_directory *directory, const char *text)
+{
+	_cleanup_close_ int fd =
+		open(directory->list, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : write_all(fd, text, strlen(text));
+}
+
+static int save(
+	const struct published_table *table, struct published_directory *directory, bool all)
+{
+	_cleanup_free_ char *text = make_list(table, directory, all);
+	int r;
+
+	if (!text)
+		return -ENOMEM;
+	r = all ? replace_list(directory, text) : append_to_list(directory, text);
+	for (size_t i = 0; i < table->n_files; i++)
+		if (table->files[i]->directory == directory)
+			table->files[i]->listed = r >= 0;
+	/* A list that does not exist, or that ends with a part of a line, is written as a whole. */
+	directory->written = r >= 0 && *text;
+	published_table_mark(&directory->mark, directory->list);
+	return r;
+}
+
+static bool lists_all(
+	const struct published_table *table, const struct published_directory *directory)
+{
+	for (size_t i = 0; i < table->n_files; i++)
+		if (table->files[i]->directory == directory && !table->files[i]->listed)
+			return false;
+	return true;
 }
 
 bool published_table_save(struct published_table *table)
@@ -217,16 +249,17 @@ bool published_table_save(struct published_table *table)
 
 	for (size_t i = 0; i < table->n_directories; i++) {
 		struct published_directory *directory = table->directories[i];
+		bool changed = directory->changed ||
+			!published_table_fits(&directory->mark, directory->list);
 		int r;
 
-		if (!directory->changed && published_table_fits(&directory->mark, directory->list))
+		if (!changed && lists_all(table, directory))
 			continue;
-		r = save(table, directory);
+		r = save(table, directory, changed || !directory->written);
 		if (r < 0 && !directory->failed)
 			log_warning("cannot write %s, the list of published files: %s",
 				directory->list, strerror(-r));
 		directory->changed = directory->failed = r < 0;
-		published_table_mark(&directory->mark, directory->list);
 		saved = saved && r >= 0;
 	}
 	return saved;
@@ -351,6 +384,8 @@ static int add_line(struct published_table *table, struct published_directory *d
 		return -ENOMEM;
 	(void)replace_file_end(directory_fd, name, -ECANCELED);
 	r = add(table, resource, path, kind, directory, &file);
+	if (r >= 0)
+		file->listed = true;
 	return r == -EEXIST ? 0 : r;
 }
 

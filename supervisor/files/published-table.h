@@ -53,7 +53,8 @@ enum published_kind {
 struct published_directory {
 	char *path, *list; /* absolute */
 	struct published_mark mark;
-	bool changed; /* since the list was written */
+	bool changed; /* since the list was written, by more than new files */
+	bool written; /* the list, by this daemon: lines of new files can be appended */
 	bool failed;  /* the list could not be written, and that was logged */
 };
 
@@ -62,6 +63,7 @@ struct published_file {
 	struct published_directory *directory;
 	struct published_mark mark;
 	enum published_kind kind;
+	bool listed;  /* by the list that this daemon has written */
 	bool claimed; /* by a resource or claim of this daemon, not only by a list */
 	bool kept;
 	uint64_t left_since; /* CLOCK_MONOTONIC: no resource publishes it any more; 0: one does, or
@@ -103,7 +105,8 @@ int published_table_claim(struct published_table *table, const char *resource, c
 /* Unlinks files that are not kept, all or those of one resource; only regular files of ours. */
 void published_table_remove(struct published_table *table, const char *resource);
 
-/* Writes the lists that have changed, or that others changed. Returns whether all are up to date. A
+/* Writes the lists that have changed, or that others changed; if there are only new files, appends
+ * their lines. Returns whether all are up to date. A
  * failure is logged once, and the next call tries again. */
 bool published_table_save(struct published_table *table);
 

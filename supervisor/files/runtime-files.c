@@ -25,6 +25,9 @@ int runtime_files_make_directory(const char *path)
 
 	if (!copy)
 		return -ENOMEM;
+	/* Mostly, it is there. */
+	if (mkdir(path, 0755) < 0 && errno == EEXIST)
+		return 0;
 	for (char *p = copy + 1;; p++) {
 		char c = *p;
 

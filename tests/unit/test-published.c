@@ -357,6 +357,57 @@ static void test_P18_list_is_checked(void **state)
 	assert_false(is_there(info_dir, "devplugd-vendor.example=gone.json"));
 }
 
+static void put_claim(const char *key)
+{
+	struct error error = { 0 };
+
+	assert_int_equal(published_put_claim(published, key, "{}", NULL, 0, &error), 0);
+}
+
+/* Fails unless the list in cdi_dir is this text. Returns its inode. */
+static ino_t check_list(const char *text)
+{
+	_cleanup_free_ char *found = NULL;
+	char path[512];
+	struct stat st;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", cdi_dir, list_name(run_dir));
+	assert_int_equal(published_read(path, 4096, &found), 0);
+	assert_string_equal(found, text);
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_ino;
+}
+
+/* New files are appended; any other change, and what others have made of the list, replaces it. */
+static void test_P18_list_grows(void **state)
+{
+	char path[512];
+	ino_t first;
+
+	put_claim("a");
+	first = check_list("claims devplugd.dra-a.json\n");
+	put_claim("b");
+	assert_int_equal(
+		check_list("claims devplugd.dra-a.json\nclaims devplugd.dra-b.json\n"), first);
+	published_drop_claim(published, "a");
+	assert_int_not_equal(check_list("claims devplugd.dra-b.json\n"), first);
+	write_list(cdi_dir, "x");
+	put_claim("c");
+	(void)check_list("claims devplugd.dra-b.json\nclaims devplugd.dra-c.json\n");
+	/* A daemon that was killed has written a part of a line. */
+	write_list(cdi_dir, "claims devplugd.dra-b.json\nclaims devplugd.dr");
+	restart();
+	configure(CARD "," NIC, cdi_dir, info_dir);
+	put_claim("d");
+	(void)check_list("claims devplugd.dra-b.json\nclaims devplugd.dra-d.json\n");
+	published_drop_claim(published, "b");
+	published_drop_claim(published, "d");
+	(void)snprintf(path, sizeof(path), "%s/%s", cdi_dir, list_name(run_dir));
+	assert_int_equal(access(path, F_OK), -1);
+	put_claim("e");
+	(void)check_list("claims devplugd.dra-e.json\n");
+}
+
 /* Files go when a resource is judged by another declaration, and not before. */
 static void test_judges(void **state)
 {
@@ -533,6 +584,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_P18_list_names_its_directory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_content_is_compared, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_list_is_checked, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_list_grows, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_judges, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P22_left_for_pods, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),

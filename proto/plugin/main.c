@@ -255,6 +255,7 @@ static void handle_booked(struct plugin *plugin, struct control_message *message
 {
 	struct bookings *booked;
 	_cleanup_free_ char *text = NULL;
+	uint64_t before = plugin->booked_hash;
 	size_t size;
 	int r;
 
@@ -268,6 +269,7 @@ static void handle_booked(struct plugin *plugin, struct control_message *message
 	}
 	(void)bookings_unref(plugin->booked);
 	plugin->booked = booked;
+	plugin->booked_hash = bookings_hash(booked, text, size);
 	plugin->allocated_before = message->allocated_before;
 	note_kubelet(plugin, message->kubelet_restarted);
 	if (!plugin->inventory)
@@ -275,8 +277,9 @@ static void handle_booked(struct plugin *plugin, struct control_message *message
 	r = inventory_set_booked(
 		plugin->inventory, booked, message->gone_by, message->allocated_before);
 	offer_again(plugin, r == 0 ? plugin->readmission_end > now_usec(CLOCK_MONOTONIC) : r);
-	/* Containers may have other devices now. */
-	if (plugin->applied_config->declaration->metadata)
+	/* Containers may have other devices now. The same bookings may be the answer to a report.
+	 */
+	if (plugin->applied_config->declaration->metadata && plugin->booked_hash != before)
 		plugin_report(plugin);
 }
 

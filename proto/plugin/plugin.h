@@ -38,6 +38,7 @@ struct plugin {
 	struct service *service;
 	const struct service_events *service_events;
 	struct bookings *booked;   /* the supervisor's last bookings; NULL: none yet */
+	uint64_t booked_hash;      /* of `booked`; 0: none yet */
 	uint64_t allocated_before; /* received with `booked` */
 	/* Until then a kubelet that was restarted admits its pods again, see offer_readmit();
 	 * CLOCK_MONOTONIC, 0: none does. */

@@ -232,6 +232,32 @@ class PluginMetadata(PluginMetadataTest):
         os.unlink(self.folder)
         self.assertIsNone(self.node.pod("b", gpu=1)[1])
 
+    def test_device_that_disappears(self):
+        """Reports of a device that is booked, and bookings, do not answer each other without end. devplugd saves the health of each
+        report; wakeups of another process show that time passes."""
+        for name in ("gone", "calm"):
+            os.mkdir(self.node.path(name))
+            os.mknod(self.node.path(name + "/0"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        self.begin(*(f'{{ name = "vendor.example/{name}"; driver = "path"; match = "{self.node.path(name)}/*"; metadata = true; '
+                     'overlap = "exclusive"; }' for name in ("gone", "calm")), gone=1, calm=1)
+        for name in ("gone", "calm"):
+            self.assertIsNone(self.node.pod(name, **{name: 1})[1])
+        os.unlink(self.node.path("gone/0"))
+        until(lambda: self.node.resource("vendor.example/gone")["healthy"] == 0, "the device to disappear")
+        saved, = glob.glob(os.path.join(self.node.run, "health/gone-*.json"))
+        threads = glob.glob(f"/proc/{self.node.resource('vendor.example/calm')['pid']}/task/*/status")
+
+        def wakeups():
+            return sum(int(number) for path in threads for number in re.findall("^voluntary_ctxt_switches:\t([0-9]+)", self.read(path), re.M))
+
+        def is_quiet():
+            begin, before = wakeups(), os.stat(saved)
+            until(lambda: wakeups() >= begin + 20, "another process to wake up")
+            after = os.stat(saved)
+            return (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+        self.assertTrue(any(is_quiet() for _ in range(5)))
+
     def test_path_that_is_taken(self):
         with open(self.node.path("mine"), "w"):
             pass

@@ -45,25 +45,20 @@ static uint64_t limit_of(const struct unknown_claims *unknown)
 static int find_absent(struct unknown_claims *unknown, json_t **ret, struct error *error)
 {
 	json_auto_t *known = NULL, *absent = json_object();
-	json_auto_t *rows = dra_claims_of(unknown->claims, NULL);
-	const json_t *row;
-	size_t i;
+	struct dra_claims_cursor cursor = { 0 };
 	int r;
 
-	if (!rows)
-		return error_set(error, -ENOMEM, "out of memory");
 	r = kubelet_claims_read(unknown->manager->config->kubelet.root_dir, &known, error);
 	if (r < 0)
 		return r;
-	json_array_foreach(rows, i, row)
-	{
-		const char *uid = text_of(row, "uid");
+	while (dra_claims_next_device(unknown->claims, NULL, &cursor)) {
+		const char *uid = text_of(cursor.json, "uid");
 
 		if (!json_object_get(known, uid) &&
 			json_object_set_new(absent, uid,
 				json_pack("{s:s, s:O, s:O}", "uid", uid, "namespace",
-					json_object_get(row, "namespace"), "name",
-					json_object_get(row, "name"))) < 0)
+					json_object_get(cursor.json, "namespace"), "name",
+					json_object_get(cursor.json, "name"))) < 0)
 			return error_set(error, -ENOMEM, "out of memory");
 	}
 	*ret = json_incref(absent);
@@ -156,19 +151,18 @@ void unknown_claims_follow(struct unknown_claims *unknown)
 /* --- the answer --- */
 
 /* The devices of the claim, for people; NULL: no memory. */
-static char *name_devices(const json_t *rows, const char *uid)
+static char *name_devices(const struct dra_claims *claims, const char *uid)
 {
 	_cleanup_free_ char *text = strdup("");
-	const json_t *row;
+	struct dra_claims_cursor cursor = { 0 };
+	const json_t *device;
 	char *longer;
-	size_t i;
 
-	json_array_foreach(rows, i, row)
-	{
-		if (!text || !streq(text_of(row, "uid"), uid))
+	while (text && (device = dra_claims_next_device(claims, NULL, &cursor))) {
+		if (!streq(text_of(cursor.json, "uid"), uid))
 			continue;
 		if (format_text(&longer, "%s%s%s/%s", text, *text ? ", " : "",
-			    text_of(row, "resource"), text_of(row, "id")) < 0)
+			    text_of(device, "resource"), text_of(device, "id")) < 0)
 			return NULL;
 		free(text);
 		text = longer;
@@ -179,17 +173,16 @@ static char *name_devices(const json_t *rows, const char *uid)
 /* Ends the claim of each driver that has prepared it. */
 static void end_claim(struct unknown_claims *unknown, const char *uid, const json_t *claim)
 {
-	json_auto_t *rows = dra_claims_of(unknown->claims, NULL);
-	_cleanup_free_ char *devices = name_devices(rows, uid);
+	_cleanup_free_ char *devices = name_devices(unknown->claims, uid);
+	struct dra_claims_cursor cursor = { 0 };
 	struct error error = { 0 };
-	const json_t *row;
-	size_t i;
 	int r = 0;
 
-	json_array_foreach(rows, i, row)
-	{
-		if (r >= 0 && streq(text_of(row, "uid"), uid))
-			r = dra_claims_remove(unknown->claims, text_of(row, "driver"), uid, &error);
+	while (r >= 0 && dra_claims_next_device(unknown->claims, NULL, &cursor)) {
+		if (!streq(text_of(cursor.json, "uid"), uid))
+			continue;
+		r = dra_claims_remove(unknown->claims, text_of(cursor.json, "driver"), uid, &error);
+		cursor = (struct dra_claims_cursor){ 0 };
 	}
 	if (r < 0)
 		log_warning("cannot end the claim %s/%s, which only devplugd knows: %s",

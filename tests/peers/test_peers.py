@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each translation in docs/peers, a block fenced with "conf CASE", is tried on the host that CASE.tree describes: what
-is found and what a container is given must be what CASE.json says.
+"""Each translation in docs/peers, a block fenced with "conf CASE", and each CASE.conf here, which differs too little from one on a page,
+is tried on the host that CASE.tree describes: what is found and what a container gets must be that of CASE.json.
 
 complaints.md: R20.
 """
@@ -31,11 +31,14 @@ def program(name):
 
 
 def translations():
-    """(case, page, configuration) of every block."""
+    """(case, page, configuration) of every block, and of every file here."""
     for page in sorted(glob.glob(PAGES + "/*.md")):
         with open(page) as file:
             for case, text in BLOCK.findall(file.read()):
                 yield case, os.path.basename(page), text
+    for path in sorted(glob.glob(HERE + "/*.conf")):
+        with open(path) as file:
+            yield os.path.basename(path)[:-5], "here.md", file.read()
 
 
 def kept_file(name):

@@ -158,7 +158,7 @@ class DraPodTest(DraTest):
                                         f'"{self.node.kubelet_state}/pod-resources/kubelet.sock";', 1))
         self.node.start_kubelet()
         # A socket that appears while the kubelet's watcher starts may be registered twice.
-        until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")
+        until(self.node.kubelet_status, "the kubelet to listen")
         self.node.start()
         self.await_driver()
         self.await_pool()
@@ -169,11 +169,7 @@ class DraPodTest(DraTest):
 
     def await_registration(self):
         """By the kubelet that runs now."""
-        def look():
-            answer = self.node.ask_kubelet("status", "--json")
-            return answer.returncode == 0 and json.loads(answer.stdout)["drivers"]
-
-        until(look, "the driver to be registered")
+        until(lambda: (status := self.node.kubelet_status()) and status["drivers"], "the driver to be registered")
 
     def await_all(self, process=None):
         """The kubelet that runs now has registered the socket of each driver, and the devices are known; `process`: of older
@@ -185,8 +181,7 @@ class DraPodTest(DraTest):
             return None
 
         def look():
-            answer = self.node.ask_kubelet("status", "--json")
-            drivers = json.loads(answer.stdout)["drivers"] if answer.returncode == 0 else []
+            drivers = (self.node.kubelet_status() or {"drivers": []})["drivers"]
             status = self.node.state()
             return (drivers and {driver["endpoint"] for driver in drivers} == endpoints() and status
                     and all(driver["registered"] for driver in status["dra"]["drivers"])

@@ -376,11 +376,15 @@ class Node:
 
         until(look, lambda: f"allocatable {wanted}; kubelet {self.node_resources()}; daemon:\n{self.output()}")
 
+    def kubelet_status(self):
+        """What "devplug-kubelet status --json" prints, or None while no kubelet answers."""
+        with contextlib.suppress(OSError):
+            return self.call_kubelet("status")
+        return None
+
     def node_resources(self):
-        answer = self.ask_kubelet("status", "--json")
-        if answer.returncode != 0:
-            return {}
-        return {r["name"]: r for r in json.loads(answer.stdout)["resources"]}
+        status = self.kubelet_status()
+        return {r["name"]: r for r in status["resources"]} if status else {}
 
     def pod(self, name, **limits):
         """Admits a pod. Returns (what its container gets, None) or (None, the pod's status)."""

@@ -434,7 +434,7 @@ class AmountsOfPods(DraPodTest):
         self.assertEqual(sorted(device[-1] for device in self.dynamic_resources(shares=True)["a"]), shares)
         self.node.stop_kubelet()
         self.node.start_kubelet()
-        until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")
+        until(self.node.kubelet_status, "the kubelet to listen")
         self.await_registration()
         self.assertEqual(kept(), shares)
         self.assertEqual(self.remove("a"), "")

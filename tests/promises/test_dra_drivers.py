@@ -280,7 +280,7 @@ class Pods(DraPodTest):
         self.begin(self.resource("fpga"), self.resource("gpu", OF_OTHER), pods=True)
         until(lambda: len(self.api.pool() or {}) == 6, "the devices")
         self.api.apply(self.ctl("dra", "classes").stdout)
-        until(lambda: len(json.loads(self.node.ask_kubelet("status", "--json").stdout)["drivers"]) == 2, "both drivers")
+        until(lambda: len(self.node.kubelet_status()["drivers"]) == 2, "both drivers")
         claim = self.api.schedule("c", [("fpga", "fpga.vendor.example", 1), ("gpu", "gpu.vendor.example", 2)])
         pod = self.pod("trainer", claim)
         self.assertEqual((pod["phase"], pod.get("reason")), ("Running", None))

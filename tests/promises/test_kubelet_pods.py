@@ -99,7 +99,7 @@ class Pods(NodeTest):
 
     def test_a_manifest_is_refused(self):
         self.node.start_kubelet()
-        until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")
+        until(self.node.kubelet_status, "the kubelet to listen")
         for name in ("pod.yaml", "./pod.yml", "pod.JSON"):
             answer = self.node.ask_kubelet("pod", name)
             self.assertEqual((answer.returncode, answer.stdout), (2, ""), name)
@@ -108,7 +108,7 @@ class Pods(NodeTest):
 
     def test_get_is_off_before_1_34(self):
         self.node.start_kubelet("--as", "1.33")
-        until(lambda: self.node.ask_kubelet("status").returncode == 0, "the kubelet to listen")
+        until(self.node.kubelet_status, "the kubelet to listen")
         message, refused = self.ask("Get", field(1, b"one") + field(2, b"default"))
         self.assertIsNone(message)
         self.assertIn(b"PodResources API Get method disabled", refused)

@@ -83,7 +83,7 @@ class Moves(DraPodTest):
             return json.load(file)
 
     def await_newest(self):
-        until(lambda: [driver["endpoint"].replace("/.", "/") for driver in json.loads(self.node.ask_kubelet("status", "--json").stdout)["drivers"]]
+        until(lambda: [driver["endpoint"].replace("/.", "/") for driver in self.node.kubelet_status()["drivers"]]
               == self.kubelet.sockets(), "the driver's new socket to be registered")
 
     def end(self, name, claim):

@@ -20,6 +20,7 @@ static const struct control_rule rules[] = {
 		.n_optional_fds = 1 },
 	[CLUSTER_HELD] = { .name = "HELD", .n_fds = 1 },
 	[CLUSTER_RESOURCES] = { .name = "RESOURCES", .n_fds = 1 },
+	[CLUSTER_LABELS] = { .name = "LABELS", .n_fds = 1 },
 	[CLUSTER_HOLDERS] = { .name = "HOLDERS", .fields = FIELD_NUMBER, .n_fds = 1 },
 	[CLUSTER_LOOK_UP] = { .name = "LOOK_UP", .fields = FIELD_NUMBER, .n_fds = 1 },
 	[CLUSTER_EVICT] = { .name = "EVICT", .n_fds = 1 },
@@ -63,6 +64,7 @@ static const struct control_rule rules[] = {
 		.to_supervisor = true,
 		.fields = FIELD_NUMBER },
 	[CLUSTER_REPORTED] = { .name = "REPORTED", .to_supervisor = true, .fields = FIELD_TEXT },
+	[CLUSTER_LABELLED] = { .name = "LABELLED", .to_supervisor = true, .fields = FIELD_TEXT },
 };
 
 const struct control_protocol control_cluster = { rules, ARRAY_SIZE(rules) };

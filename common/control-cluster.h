@@ -32,6 +32,9 @@ enum cluster_type {
 			      as {"failure": why it does not work, or empty, "evictions": see
 			      evictions_report()}. It replaces the one before. None: what was
 			      reported is removed */
+	CLUSTER_LABELS,    /* [fd] sealed memfd with JSON, by resource: its labels of the Node by
+			      name, or null if they are not known yet. It replaces the one before.
+			      None: those that were written are removed */
 	CLUSTER_EVICT,     /* [fd] sealed memfd with JSON, see dra/model/eviction-order.h */
 	CLUSTER_HOLDERS,   /* [number, fd] answers HOLDERS_WANTED; sealed memfd with JSON: by
 			      resource, an array of {"id", "namespace", "pod"} for each
@@ -59,6 +62,8 @@ enum cluster_type {
 	CLUSTER_POOL,       /* [driver, pool, text] what is published; text: what fails, or empty */
 	CLUSTER_HOLDERS_WANTED, /* [number] asks which pods use which devices */
 	CLUSTER_REPORTED,       /* [text] what fails in reporting, or empty; when that changes */
+	CLUSTER_LABELLED, /* [text] why labels could not be written, or empty; after each LABELS,
+			     and when that changes */
 };
 
 /* Whether a claim that could not be prepared is worth another try during the kubelet's call. */

@@ -15,6 +15,13 @@ static const struct option cluster_options[] = {
 			"and whether Events are written on the Node and on pods when a device fails, "
 			"when it works again, and when its pods are evicted.",
 	},
+	{
+		.key = "labels",
+		.type = OPTION_BOOL,
+		.offset = offsetof(struct cluster_config, labels),
+		.help = "Whether devplugd writes the `labels` of resources on the Node itself, "
+			"and not into features_dir.",
+	},
 };
 
 const struct option_table config_cluster_table = {

@@ -65,7 +65,7 @@ struct dra_config {
 
 struct cluster_config {
 	struct origin origin;
-	bool report;
+	bool report, labels;
 };
 
 struct resource_config {

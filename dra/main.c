@@ -17,6 +17,7 @@
 #include "common/sealed.h"
 #include "dra/claim-lookup.h"
 #include "dra/evictor.h"
+#include "dra/label-writer.h"
 #include "dra/model/dra-slices.h"
 #include "dra/model/slice-taints.h"
 #include "dra/node-report.h"
@@ -44,6 +45,7 @@ struct driver_process {
 	json_t *held;                /* see CLUSTER_HELD */
 	struct claim_lookup *lookup; /* NULL before the first question */
 	struct node_report *report;  /* NULL: nothing is reported */
+	struct label_writer *labels; /* NULL before the first labels */
 	struct evictor *evictor;     /* NULL before the first order */
 	json_t *evicting;            /* by resource, the devices whose taints evict; NULL: none */
 };
@@ -185,6 +187,18 @@ static int handle_resources(struct driver_process *process, struct control_messa
 		r = node_report_new(
 			process->event, process->api, process->node_name, &process->report);
 	return r < 0 ? r : node_report_take_resources(process->report, message);
+}
+
+static int handle_labels(struct driver_process *process, struct control_message *message)
+{
+	int r = 0;
+
+	if (!process->node_name)
+		return -EBADMSG;
+	if (!process->labels)
+		r = label_writer_new(
+			process->event, process->api, process->node_name, &process->labels);
+	return r < 0 ? r : label_writer_take(process->labels, message);
 }
 
 static int handle_held(struct driver_process *process, struct control_message *message)
@@ -347,6 +361,7 @@ static int on_control(sd_event_source *source, int fd, uint32_t revents, void *u
 		[CLUSTER_PREPARED] = handle_prepared,
 		[CLUSTER_LOOK_UP] = handle_look_up,
 		[CLUSTER_RESOURCES] = handle_resources,
+		[CLUSTER_LABELS] = handle_labels,
 		[CLUSTER_EVICT] = handle_evict,
 		[CLUSTER_HOLDERS] = handle_holders,
 		[CONTROL_STOP] = handle_stop,
@@ -395,8 +410,9 @@ static int run(struct driver_process *process)
 	int r;
 
 	if (getsockopt(CONTROL_FD, SOL_SOCKET, SO_PEERCRED, &supervisor, &size) < 0) {
-		log_error("devplugd starts this program itself, when a resource has serve = "
-			  "\"dra\" or severity = \"evict\", or cluster.report is set");
+		log_error(
+			"devplugd starts this program itself, when a resource has serve = "
+			"\"dra\" or severity = \"evict\", or cluster.report or cluster.labels is set");
 		return -EBADF;
 	}
 	process->supervisor_uid = supervisor.uid;
@@ -428,6 +444,7 @@ static void process_done(struct driver_process *process)
 	free(process->drivers);
 	(void)claim_lookup_free(process->lookup);
 	(void)node_report_free(process->report);
+	(void)label_writer_free(process->labels);
 	(void)evictor_free(process->evictor);
 	(void)dra_api_free(process->api);
 	json_decref(process->devices);

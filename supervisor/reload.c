@@ -204,7 +204,8 @@ static int take_over(struct manager *manager, struct config *config)
 		!streq(config->device_info_dir, old->device_info_dir))
 		for (size_t i = 0; i < manager->n_children; i++)
 			proposal_publish_again(manager->children[i]->proposal);
-	if (!streq(config->features_dir, old->features_dir))
+	if (!streq(config->features_dir, old->features_dir) ||
+		config->cluster.labels != old->cluster.labels)
 		for (size_t i = 0; i < manager->n_children; i++)
 			child_write_labels_again(manager->children[i]);
 	arbiter_decide(manager->arbiter);

@@ -190,7 +190,8 @@ void restore_watch_configure(struct restore_watch *watch)
 	_cleanup_free_ char *metadata = NULL;
 	const char *directories[] = { config->cdi_dir, config->device_info_dir,
 		published_metadata_directory(config, &metadata) < 0 ? config->cdi_dir : metadata,
-		config_has_labels(config) ? config->features_dir : NULL };
+		config_has_labels(config) && !config->cluster.labels ? config->features_dir
+								     : NULL };
 
 	if (!watch->watcher)
 		return;

@@ -17,7 +17,9 @@ static const struct {
 	const char *group, *resource;
 	const char *verbs[6]; /* up to the first NULL */
 } rights[] = {
-	{ DRA_FEATURE_SERVE | DRA_FEATURE_REPORT | DRA_FEATURE_EVICT, "", "nodes", { "get" } },
+	{ DRA_FEATURE_SERVE | DRA_FEATURE_REPORT | DRA_FEATURE_EVICT | DRA_FEATURE_LABELS, "",
+		"nodes", { "get" } },
+	{ DRA_FEATURE_LABELS, "", "nodes", { "patch" } },
 	{ DRA_FEATURE_SERVE, "resource.k8s.io", "resourceclaims", { "get" } },
 	{ DRA_FEATURE_SERVE, "resource.k8s.io", "resourceslices",
 		{ "list", "watch", "create", "update", "delete" } },
@@ -33,7 +35,8 @@ static const struct {
 
 unsigned dra_rights_features(const struct config *config)
 {
-	unsigned features = config->cluster.report ? DRA_FEATURE_REPORT : 0;
+	unsigned features = (config->cluster.report ? DRA_FEATURE_REPORT : 0) |
+		(config->cluster.labels && config_has_labels(config) ? DRA_FEATURE_LABELS : 0);
 
 	for (size_t i = 0; i < config->n_resources; i++) {
 		const struct resource_config *resource = &config->resources[i];

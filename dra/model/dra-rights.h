@@ -21,6 +21,7 @@ enum dra_feature {
 		<< 2,                /* a resource has serve = "dra", and dra.claim_status is set */
 	DRA_FEATURE_EVICT = 1 << 3,  /* a failure of a device has the severity "evict" */
 	DRA_FEATURE_DELETE = 1 << 4, /* and the resource has force_after */
+	DRA_FEATURE_LABELS = 1 << 5, /* cluster.labels, and a resource has labels */
 };
 
 struct config;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which labels a resource may have: the form of Kubernetes, and the domains that
- * node-feature-discovery accepts.
+ * Decides which labels a resource may have: the form of Kubernetes, and the domains that both
+ * node-feature-discovery and a kubelet may use.
  */
 #include "drivers/model/node-label.h"
 
@@ -12,9 +12,9 @@
 
 #define DOMAIN_MAX 253
 
-/* Labels of other domains below kubernetes.io are refused. */
-static const char *const kubernetes_domains[] = { "feature.node.kubernetes.io",
-	"profile.node.kubernetes.io" };
+/* Labels of other domains below these are refused. */
+static const char *const reserved_domains[] = { "kubernetes.io", "k8s.io" };
+static const char *const kubernetes_domains[] = { NODE_LABEL_DOMAIN, "profile.node.kubernetes.io" };
 
 static bool ends_with(const char *text, size_t length, const char *end)
 {
@@ -57,7 +57,10 @@ static bool is_allowed_domain(const char *text, size_t length)
 	for (size_t i = 0; i < ARRAY_SIZE(kubernetes_domains); i++)
 		if (is_below(text, length, kubernetes_domains[i]))
 			return true;
-	return !is_below(text, length, "kubernetes.io");
+	for (size_t i = 0; i < ARRAY_SIZE(reserved_domains); i++)
+		if (is_below(text, length, reserved_domains[i]))
+			return false;
+	return true;
 }
 
 static bool is_label_character(char c)
@@ -152,7 +155,7 @@ int node_label_check(const char *label, struct error *error)
 			"has a variable in its domain; use variables after the \"/\" only");
 	if (domain > 0 && is_domain(blank, domain) && !is_allowed_domain(blank, domain))
 		return error_set(error, -EINVAL,
-			"has the domain \"%.*s\", which node-feature-discovery refuses: use a domain of your own, or none",
+			"has the domain \"%.*s\", which is reserved for Kubernetes: use a domain of your own, or none",
 			(int)domain, blank);
 	if (!is_name(blank))
 		return error_set(error, -EINVAL,

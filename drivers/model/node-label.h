@@ -13,6 +13,9 @@
 #define NODE_LABEL_MAX      63
 #define NODE_LABEL_NAME_MAX (253 + 1 + NODE_LABEL_MAX)
 
+/* The domain of a name that has none. */
+#define NODE_LABEL_DOMAIN "feature.node.kubernetes.io"
+
 /* Maximum size of a file; node-feature-discovery ignores larger ones (MaxFeatureFileSize). */
 #define NODE_LABELS_SIZE_MAX 65536
 

@@ -667,7 +667,7 @@ static uint64_t write_labels(struct child *child)
 		log_full(LOG_WARNING, &fields,
 			"the labels of the node cannot be written: %s; devplugd tries again every %llu s",
 			error.message, LABELS_RETRY / USEC_PER_SEC);
-	if (r >= 0 && before)
+	if (r == 0 && before)
 		log_full(LOG_NOTICE, &fields, "the labels of the node are written");
 	child->labels_pending = r < 0;
 	child->labels_not_before = now + (r < 0 ? LABELS_RETRY : LABELS_INTERVAL);

@@ -343,7 +343,10 @@ static json_t *clean_cluster(const json_t *answer)
 
 	if (!json_is_object(cluster))
 		return NULL;
-	cleaned = json_pack("{s:I}", "pid", integer_of(cluster, "pid"));
+	cleaned = json_pack("{s:b, s:b, s:I}", "report",
+		(int)json_is_true(json_object_get(cluster, "report")), "labels",
+		(int)json_is_true(json_object_get(cluster, "labels")), "pid",
+		integer_of(cluster, "pid"));
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		(void)json_object_set_new(cleaned, texts[i], clean_text_of(cluster, texts[i]));
 	return cleaned;

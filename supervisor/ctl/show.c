@@ -353,7 +353,12 @@ static void show_cluster(const struct daemon_state *daemon)
 
 	if (!cluster)
 		return;
-	(void)printf("\nProblems are reported on node %s.\n", text_of(cluster, "node"));
+	(void)printf("\n%s node %s.\n",
+		!json_is_true(json_object_get(cluster, "report")) ? "Labels are written to"
+			: json_is_true(json_object_get(cluster, "labels"))
+			? "Problems and labels are written to"
+			: "Problems are reported on",
+		text_of(cluster, "node"));
 	if (!json_object_get(daemon->root, "dra"))
 		show_identity(cluster);
 	if (*failure)

@@ -273,7 +273,7 @@ int command_dra(const struct command_line *line)
 	if (streq(line->subject, "credentials"))
 		return print_objects(line, make_credentials,
 			"no right is needed, because no resource has serve = \"dra\" or severity = "
-			"\"evict\", and cluster.report is not set");
+			"\"evict\", and neither cluster.report nor cluster.labels is in use");
 	if (streq(line->subject, "kubeconfig"))
 		return print_kubeconfig(line);
 	if (streq(line->subject, "slices"))

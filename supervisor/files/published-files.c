@@ -466,9 +466,9 @@ int published_put_labels(struct published *published, const struct declaration *
 
 	if (labels_path(published->config, declaration->name, &path) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	if (!*text) {
+	if (!*text || published->config->cluster.labels) {
 		drop_labels(published, declaration->name, path);
-		return 0;
+		return 1;
 	}
 	if (access(directory, F_OK) < 0)
 		return error_set(error, -errno,

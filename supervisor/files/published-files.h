@@ -52,9 +52,9 @@ bool published_drop_left(struct published *published, const struct strings *name
 int published_take(struct published *published, const struct declaration *declaration, int fd,
 	struct error *error);
 
-/* Makes the file with the labels of a resource have this text, which was checked; empty: removes
- * it. The directory is not created: without it, no program reads labels. Returns 0, or negative
- * errno with the error filled. */
+/* Makes the file with the labels of a resource have this text, which was checked; empty, or with
+ * cluster.labels: removes it. The directory is not created: without it, no program reads labels.
+ * Returns 0, 1 if there is to be no file, or negative errno with the error filled. */
 int published_put_labels(struct published *published, const struct declaration *declaration,
 	const char *text, struct error *error);
 

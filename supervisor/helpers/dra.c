@@ -23,6 +23,7 @@
 #include "supervisor/children/manager.h"
 #include "supervisor/eviction/eviction.h"
 #include "supervisor/helpers/cluster-holders.h"
+#include "supervisor/helpers/cluster-labels.h"
 #include "supervisor/helpers/cluster-report.h"
 #include "supervisor/helpers/dra-attributes.h"
 #include "supervisor/helpers/dra-credentials.h"
@@ -61,12 +62,14 @@ struct dra {
 	struct unknown_claims *unknown;
 	struct cluster_report *report;
 	struct cluster_holders holders;
+	struct cluster_labels labels;
 
 	uint64_t held_sent;            /* see dra_held_send() */
 	uint64_t api_failures;         /* requests since the daemon started */
 	struct log_once logged;        /* files of credentials that are refused */
 	struct log_once claims_logged; /* that claims cannot be unprepared */
 	struct log_once report_logged; /* failures of reports since the last success */
+	struct log_once labels_logged; /* the same of labels */
 	struct log_budget log_budget;
 };
 
@@ -496,6 +499,17 @@ static bool handle_reported(struct dra *dra, struct control_message *message)
 	return true;
 }
 
+static bool handle_labelled(struct dra *dra, struct control_message *message)
+{
+	const char *text = message->text[0] ? message->text : NULL;
+
+	if (may_log_failure(dra, &dra->labels_logged, text))
+		log_warning("the labels of the node cannot be written: %s", text);
+	cluster_labels_take(dra->manager, message);
+	manager_changed(dra->manager);
+	return true;
+}
+
 static bool handle_unknown(struct dra *dra, struct control_message *message)
 {
 	return unknown_claims_take(dra->unknown, message);
@@ -523,6 +537,7 @@ static bool on_message(struct control_message *message, void *userdata)
 		[CLUSTER_EVICTED] = handle_evicted,
 		[CLUSTER_POOL] = handle_pool,
 		[CLUSTER_REPORTED] = handle_reported,
+		[CLUSTER_LABELLED] = handle_labelled,
 		[CLUSTER_HOLDERS_WANTED] = handle_holders_wanted,
 	};
 
@@ -561,6 +576,7 @@ void dra_send_changes(struct dra *dra)
 	if (cluster_report_send(dra->report))
 		send_all_devices(dra);
 	cluster_holders_send(&dra->holders, dra->manager, dra->process);
+	cluster_labels_send(&dra->labels, dra->manager, dra->process);
 }
 
 /* Whether the process uses the document of the resource. */
@@ -599,6 +615,8 @@ static int on_started(struct auxiliary *process, void *userdata)
 	cluster_report_started(dra->report);
 	dra->holders = (struct cluster_holders){ 0 };
 	(void)cluster_report_send(dra->report);
+	cluster_labels_done(&dra->labels);
+	cluster_labels_send(&dra->labels, dra->manager, dra->process);
 	send_all_devices(dra);
 	manager_changed(dra->manager);
 	if (r >= 0)
@@ -736,10 +754,13 @@ json_t *dra_numbers(const struct dra *dra)
 
 json_t *dra_describe_cluster(const struct dra *dra)
 {
-	if (!dra || !dra->settings || !cluster_report_is_wanted(dra->report))
+	const struct cluster_config *wanted = dra ? &dra->manager->config->cluster : NULL;
+
+	if (!wanted || !dra->settings || !(wanted->report || (dra->features & DRA_FEATURE_LABELS)))
 		return NULL;
-	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s}", "node", dra->identity.node,
-		"node_source", dra_identity_node_source(&dra->identity), "identity",
+	return json_pack("{s:b, s:b, s:s, s:s, s:s, s:s, s:i, s:s}", "report", (int)wanted->report,
+		"labels", (int)wanted->labels, "node", dra->identity.node, "node_source",
+		dra_identity_node_source(&dra->identity), "identity",
 		dra_identity_word(&dra->identity), "credentials",
 		dra->identity.kind ? dra->identity.path : "", "pid",
 		(int)auxiliary_pid(dra->process), "report_failure",
@@ -840,6 +861,7 @@ struct dra *dra_free(struct dra *dra)
 	(void)dra_attributes_free(dra->attributes);
 	(void)unknown_claims_free(dra->unknown);
 	(void)cluster_report_free(dra->report);
+	cluster_labels_done(&dra->labels);
 	dra_drivers_done(&dra->drivers);
 	(void)auxiliary_free(dra->process);
 	dra->manager->dra_claims = NULL;

@@ -98,7 +98,7 @@ void write_access_check(const struct config *config, const char *root,
 			"sockets for the kubelet's plugin watcher (kubelet.plugins_registry_dir)",
 			false },
 		{ any_publishes(config), config->cdi_dir, "CDI files (cdi_dir)", false },
-		{ config_has_labels(config), config->features_dir,
+		{ config_has_labels(config) && !config->cluster.labels, config->features_dir,
 			"labels for node-feature-discovery (features_dir)", true },
 		{ slash && slash > textfile, textfile, "metrics (metrics.textfile)", true },
 	};

@@ -2,7 +2,7 @@
 """Renders a Helm chart that keeps to a part of Helm's templates.
 
 That part: actions that are alone in their line or stand for a value; if, range and end; .Values, .Release and .Chart, or "." in a
-range; and the functions toYaml, nindent, quote, default, ne and or. Anything else is an error, so that a chart cannot leave that part
+range; and the functions toYaml, nindent, quote, default, ne, and and or. Anything else is an error, so that a chart cannot leave that part
 unnoticed.
 """
 import os
@@ -31,7 +31,7 @@ def evaluate(pipeline, context):
     value = None
     for i, command in enumerate(re.split(r"\s*\|\s*", pipeline)):
         name, *words = command.split()
-        arguments = [term(word, context) for word in words] if name in ("toYaml", "default", "ne", "or") else words
+        arguments = [term(word, context) for word in words] if name in ("toYaml", "default", "ne", "and", "or") else words
         arguments += [value] if i > 0 else []
         if name == "toYaml":
             value = yaml.safe_dump(arguments[0], sort_keys=False).rstrip("\n")
@@ -43,6 +43,8 @@ def evaluate(pipeline, context):
             value = arguments[1] or arguments[0]
         elif name == "or":
             value = next((one for one in arguments if one), arguments[-1])
+        elif name == "and":
+            value = next((one for one in arguments if not one), arguments[-1])
         elif name == "ne":
             value = arguments[0] != arguments[1]
         else:

@@ -261,6 +261,7 @@ class Manifests(unittest.TestCase):
                 ({}, "base"), ({"labels": {"enabled": True}}, "base", "labels"), (selinux, "overlays/openshift"), (metrics, "base", "metrics"), (dra, "base", "dra"),
                 ({**selinux, **dra}, "overlays/openshift", "dra"),
                 ({"rights": {"report": True}}, "base", "report"),
+                ({"rights": {"nodeLabels": True}}, "base", "node-labels"),
                 ({"rights": {"eviction": True}, "networkPolicy": {"enabled": True}, **metrics}, "base", "eviction", "metrics", "network-policy"),
                 ({"rights": {"report": True, "eviction": True, "forceAfter": True}}, "base", "report", "eviction", "force-after"),
                 ({**dra, "rights": {"claimStatus": True}}, "base", "dra", "claim-status"),

@@ -154,7 +154,7 @@ class DraRights(DraTest):
                     resource = resources.find_kind(found["apiVersion"], found["kind"])
                     path = resources.collection_path(resource, found["metadata"].get("namespace"))
                     self.assertEqual(self.api.ask("DELETE", f"{path}/{found['metadata']['name']}").code, 200)
-        self.assertEqual(sizes, {"report": 5, "evict": 3, "delete": 4, "serve": 7, "claim_status": 9})
+        self.assertEqual(sizes, {"report": 5, "labels": 2, "evict": 3, "delete": 4, "serve": 7, "claim_status": 9})
 
     def test_chart(self):
         """With each value, the pods of the chart may do what the table has for it, and with the rest, nothing."""
@@ -162,6 +162,8 @@ class DraRights(DraTest):
                  for feature in load_program(TOOL).FEATURES}
         self.serve_api()
         for values, features in (({"dra": {"enabled": True}}, ["serve"]), ({"rights": {"report": True}}, ["report"]),
+                                 ({"rights": {"nodeLabels": True}}, ["labels"]),
+                                 ({"rights": {"report": True, "forceAfter": True, "claimStatus": True}}, ["report"]),
                                  ({"rights": {"eviction": True}}, ["evict"]),
                                  ({"rights": {"eviction": True, "forceAfter": True}}, ["delete"]),
                                  ({"rights": {"forceAfter": True, "claimStatus": True}}, []), ({}, []),
@@ -246,7 +248,7 @@ class DraRights(DraTest):
         self.node.configure(self.resource("gpu", serve="plugin"))
         answer = self.ctl("dra", "credentials")
         self.assertEqual((answer.returncode, json.loads(answer.stdout)["items"]), (0, []))
-        self.assertIn('no resource has serve = "dra" or severity = "evict", and cluster.report is not set', answer.stderr)
+        self.assertIn('no resource has serve = "dra" or severity = "evict", and neither cluster.report nor cluster.labels is in use', answer.stderr)
 
     def test_manifests_and_documents(self):
         answer = subprocess.run([TOOL, "--check", program("devplugctl")], capture_output=True, text=True)

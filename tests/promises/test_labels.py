@@ -146,8 +146,8 @@ class Labels(ToolTest):
     def test_configuration(self):
         for label, words in (("model", 'must be "NAME=VALUE"'), ("=x", 'must be "NAME=VALUE"'), ("${id}", 'must be "NAME=VALUE"'), ("a b=x", 'has the name "a b"'),
                              ("-a=x", 'has the name "-a"'), ("x" * 64 + "=x", "has the name"),
-                             ("kubernetes.io/x=y", "node-feature-discovery refuses"),
-                             ("node.kubernetes.io/x=y", "node-feature-discovery refuses"),
+                             ("kubernetes.io/x=y", "reserved for Kubernetes"), ("x.k8s.io/x=y", "reserved for Kubernetes"),
+                             ("node.kubernetes.io/x=y", "reserved for Kubernetes"),
                              ("Vendor/x=y", 'has the name "Vendor/x"'), ("v.e/=y", "has the name"), ("v.e/a/b=y", "has the name"),
                              ("${id}.example/x=y", "has a variable in its domain"), ("a=${ids}", "only while devices are assigned"),
                              ("a=${replica}", "only while devices are assigned"), ("a${n}=x", "has ${n} in its name"),

@@ -6,27 +6,16 @@ import os
 import time
 import unittest
 
-import test_node_conditions
 from api_server import write_kubeconfig
 from devplug_apiserver import resources
-from dra_node import DraTest
 from node import until
+from report_node import REPORT, ReportTest, SECRET
 from test_dra_rights import verb_of
-from test_node_conditions import REPORT, SECRET
 
 EVENTS, PODS = "/api/v1/events", "/api/v1/namespaces/default/pods"
 
 
-class NodeEvents(DraTest):
-    probed, set_health, report_failure = (getattr(test_node_conditions.NodeConditions, name) for name in (
-        "probed", "set_health", "report_failure"))
-
-    def setUp(self):
-        super().setUp()
-        self.serve_api()
-        self.health = self.node.path("health")
-        os.mkdir(self.health)
-
+class NodeEvents(ReportTest):
     def begin(self, *resources):
         """With the kubelet, which knows the pods."""
         socket = os.path.join(self.node.kubelet_state, "pod-resources", "kubelet.sock")
@@ -144,7 +133,7 @@ class NodeEvents(DraTest):
         self.await_event("Node", "node-a", "DeviceFailed")
         self.configure(self.probed("gpu", serve="dra"))
         self.node.reload()
-        until(lambda: set(test_node_conditions.NodeConditions.conditions(self)) <= {"Ready"}, "the end of reports")
+        until(lambda: set(self.conditions()) <= {"Ready"}, "the end of reports")
         self.set_health("gpu-1", "broken")
         self.await_pool(lambda pool: sum("taints" in device for device in pool.values()) == 2)
         time.sleep(1)

@@ -5,10 +5,8 @@ import json
 import os
 import unittest
 
-import test_node_conditions
-from dra_node import DraTest
 from node import until
-from test_node_conditions import GPU, NODE, READY, REPORT
+from report_node import GPU, NODE, READY, REPORT, ReportTest
 
 try:
     import yaml
@@ -28,17 +26,7 @@ def read(name):
         return file.read()
 
 
-class RepairTools(DraTest):
-    probed, set_health, conditions, await_condition, write_status = (getattr(test_node_conditions.NodeConditions, name) for name in (
-        "probed", "set_health", "conditions", "await_condition", "write_status"))
-
-    def setUp(self):
-        super().setUp()
-        self.serve_api()
-        self.write_status({"conditions": [READY]})
-        self.health = self.node.path("health")
-        os.mkdir(self.health)
-
+class RepairTools(ReportTest):
     @unittest.skipUnless(yaml, "needs python3-yaml")
     def test_node_readiness_controller(self):
         """The node is tainted until the devices are known to work, and while one has a problem."""

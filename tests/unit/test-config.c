@@ -234,6 +234,7 @@ static void test_dump_of_nothing(void **state)
 		"};\n"
 		"cluster = {\n"
 		"\treport = false;\n"
+		"\tlabels = false;\n"
 		"};\n"
 		"resources = ( );\n");
 	again = load(text);

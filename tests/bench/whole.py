@@ -9,7 +9,7 @@ import time
 
 import processes
 from api_server import CLAIMS_PATH, ApiServer
-from dra_kubelet import Kubelet
+from dra_kubelet import Calls, Kubelet
 from node import children_of, command_line, until
 from scrapes import Scraped
 from subjects import SHARED, Devplugd, Resource, open_run, tokens
@@ -117,6 +117,18 @@ def prepare_timed(kubelet, path, claim):
     return took
 
 
+def prepare_at_once(kubelet, path, claims):
+    """A call for each claim, on one connection; in milliseconds, sorted."""
+    calls = Calls(kubelet.service(path))
+    begun = {calls.begin("NodePrepareResources", claim): time.monotonic() for claim in claims}
+    for stream in begun:
+        calls.read_until_end(stream)
+    calls.peer.close()
+    for claim in claims:
+        assert not isinstance(kubelet.prepare(path, claim)[claim[2]], str), claim
+    return sorted((calls.ended[stream] - began) * 1000 for stream, began in begun.items())
+
+
 @contextlib.contextmanager
 def least_prepare(run):
     """Yields a function of a claim: how long its object takes on an open connection, and two files, in milliseconds."""
@@ -171,25 +183,36 @@ def dra(subject, quick):
 
 def dra_idle(subject, quick):
     """After a time in which a server closes idle connections and credentials become too old, and at once after that. Several
-    nodes are idle at the same time."""
+    nodes are idle at the same time. Each has prepared claims before: the first one costs page faults and directories."""
     if subject.kind != "devplugd":
         return {}
-    idle, busy, nodes = [], [], 1 if quick else 5
+    idle, busy, idle_cpu, busy_cpu, nodes = [], [], [], [], 1 if quick else 5
     with contextlib.ExitStack() as stack:
         runs = [stack.enter_context(Dra(subject, tokens(1))) for _ in range(nodes)]
         begun = [run.begin() for run in runs]
-        claims = [[run.claim(f"claim-{number}", run.api.device_named("vendor.example/r0", number)) for number in range(10)]
+        claims = [[run.claim(f"claim-{number}", run.api.device_named("vendor.example/r0", number)) for number in range(20)]
                   for run in runs]
+        for (kubelet, path), known in zip(begun, claims):
+            for claim in known[10:]:
+                prepare_timed(kubelet, path, claim)
         time.sleep(IDLE_SECONDS)
-        for (kubelet, path), (first, *others) in zip(begun, claims):
+        for run, (kubelet, path), (first, *others) in zip(runs, begun, claims):
+            pids = [run.node.daemon.pid, *children_of(run.node.daemon.pid)]
+            cpu = [processes.cpu_usec(pids)]
             idle.append(prepare_timed(kubelet, path, first))
-            busy.append(statistics.median(prepare_timed(kubelet, path, claim) for claim in others))
+            cpu.append(processes.cpu_usec(pids))
+            busy.append(statistics.median(prepare_timed(kubelet, path, claim) for claim in others[:9]))
+            cpu.append(processes.cpu_usec(pids))
+            idle_cpu.append((cpu[1] - cpu[0]) / 1000)
+            busy_cpu.append((cpu[2] - cpu[1]) / 9000)
     return {f"DRA: prepare after {IDLE_SECONDS} s without one, p50": (statistics.median(idle), "ms"),
-            "floor: DRA: prepare of the next claims, p50": (statistics.median(busy), "ms")}
+            "floor: DRA: prepare of the next claims, p50": (statistics.median(busy), "ms"),
+            "DRA: CPU for this prepare": (statistics.median(idle_cpu), "ms"),
+            "DRA: CPU for one of the next claims": (statistics.median(busy_cpu), "ms")}
 
 
 def dra_many(subject, quick):
-    """A node with 1000 devices and 100 claims: preparing them, requests, memory."""
+    """A node with 1000 devices and 100 claims: preparing them, requests, memory; then as many others at once."""
     if subject.kind != "devplugd":
         return {}
     count = 20 if quick else 100
@@ -204,9 +227,16 @@ def dra_many(subject, quick):
         cpu, of_all = processes.cpu_usec([run.process()]) - cpu, processes.cpu_usec(pids) - of_all
         for_claims = len(run.api.requests) - at_start
         memory, everything = processes.memory(run.process()), processes.memory_of_all(pids, "pss")
-        for claim in claims:
+        others = [run.claim(f"other-{number}", name) for number, name in enumerate(names[count:2 * count])]
+        asked = len(run.api.requests)
+        at_once = prepare_at_once(kubelet, path, others)
+        for_others = len(run.api.requests) - asked
+        for claim in claims + others:
             kubelet.unprepare(path, claim)
         return {"DRA, 1000 devices: prepare of a claim, p50": (statistics.median(prepares), "ms"),
+                f"DRA, 1000 devices: {count} claims at once, p50": (statistics.median(at_once), "ms"),
+                f"DRA, 1000 devices: {count} claims at once, p99": (at_once[count * 99 // 100], "ms"),
+                f"DRA, 1000 devices: {count} claims at once, requests for a claim": (for_others / count, ""),
                 "DRA, 1000 devices: CPU of devplugd-cluster for a claim": (cpu / count / 1000, "ms"),
                 "DRA, 1000 devices: CPU of all processes for a claim": (of_all / count / 1000, "ms"),
                 "DRA, 1000 devices: requests at the start": (at_start, ""),

@@ -5,6 +5,7 @@ import contextlib
 import os
 import stat
 import struct
+import time
 
 import http2
 
@@ -203,3 +204,28 @@ class Kubelet:
         answer = parse(call(self.service(path), SERVICE.format(version, "NodeUnprepareResources"), claims_of(claims),
                             deadline=CALL_DEADLINE))
         return {text(parse(e), 1): text(parse(parse(e).get(2, [b""])[0]), 1) for e in answer.get(1, [])}
+
+
+class Calls:
+    """Calls on one connection, as a kubelet has it; `ended`: when, by stream."""
+
+    def __init__(self, path):
+        self.peer, self.ended = http2.connect(path), {}
+        self.last = -1
+
+    def begin(self, method, claim):
+        self.last += 2
+        self.peer.sendall(http2.call(self.last, SERVICE.format("v1", method), claims_of([claim]), CALL_DEADLINE))
+        return self.last
+
+    def read_until_end(self, stream):
+        """The other calls may end as well."""
+        while stream not in self.ended:
+            head = http2.receive_exactly(self.peer, 9)
+            size, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
+            number = struct.unpack(">I", head[5:])[0]
+            payload = http2.receive_exactly(self.peer, size) if size else b""
+            if kind in (http2.SETTINGS, http2.PING) and not flags & 1:
+                self.peer.sendall(http2.frame(kind, 1, 0, payload if kind == http2.PING else b""))
+            if number and (kind == http2.RST_STREAM or flags & http2.END_STREAM):
+                self.ended[number] = time.monotonic()

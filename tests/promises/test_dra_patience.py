@@ -4,44 +4,17 @@ import concurrent.futures
 import contextlib
 import os
 import signal
-import struct
 import threading
 import time
 import unittest
 
-import http2
-from dra_kubelet import CALL_DEADLINE, SERVICE, Call, claims_of
+from dra_kubelet import Call, Calls
 from dra_node import DRIVER, DraPodTest, DraTest
 from node import LIMIT, until
 from service_manager import ServiceManager
 
 # How long the API server is away, in seconds.
 OUTAGE = float(os.environ.get("DEVPLUGD_TEST_DRA_OUTAGE") or 3)
-
-
-class Calls:
-    """Calls on one connection, as a kubelet has it."""
-
-    def __init__(self, path):
-        self.peer, self.ended = http2.connect(path), set()
-        self.last = -1
-
-    def begin(self, method, claim):
-        self.last += 2
-        self.peer.sendall(http2.call(self.last, SERVICE.format("v1", method), claims_of([claim]), CALL_DEADLINE))
-        return self.last
-
-    def read_until_end(self, stream):
-        """The other calls may end as well."""
-        while stream not in self.ended:
-            head = http2.receive_exactly(self.peer, 9)
-            size, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
-            number = struct.unpack(">I", head[5:])[0]
-            payload = http2.receive_exactly(self.peer, size) if size else b""
-            if kind in (http2.SETTINGS, http2.PING) and not flags & 1:
-                self.peer.sendall(http2.frame(kind, 1, 0, payload if kind == http2.PING else b""))
-            if number and (kind == http2.RST_STREAM or flags & http2.END_STREAM):
-                self.ended.add(number)
 
 
 class DraPatience(DraTest):
@@ -215,7 +188,7 @@ class DraPatience(DraTest):
         with self.assertRaises(Call):
             self.prepare(more)
         calls.read_until_end(calls.begin("NodeUnprepareResources", ("default", "other", "0-0")))
-        self.assertFalse(calls.ended & set(streams))
+        self.assertFalse(calls.ended.keys() & set(streams))
         calls.read_until_end(calls.begin("NodeUnprepareResources", first))
         # One of them gets the device.
         until(lambda: len(self.files()) == 1, "a claim")

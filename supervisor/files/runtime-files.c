@@ -26,7 +26,7 @@ int runtime_files_make_directory(const char *path)
 	if (!copy)
 		return -ENOMEM;
 	/* Mostly, it is there. */
-	if (mkdir(path, 0755) < 0 && errno == EEXIST)
+	if (access(path, F_OK) == 0)
 		return 0;
 	for (char *p = copy + 1;; p++) {
 		char c = *p;

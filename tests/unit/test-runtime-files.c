@@ -267,7 +267,7 @@ static void test_forked_child(void **state)
 
 static void test_makes_directories(void **state)
 {
-	_cleanup_(runtime_files_freep) struct runtime_files *deep = NULL;
+	_cleanup_(runtime_files_freep) struct runtime_files *deep = NULL, *beside = NULL;
 	char path[128];
 	struct stat st;
 	mode_t mask = umask(077);
@@ -275,10 +275,14 @@ static void test_makes_directories(void **state)
 
 	(void)snprintf(path, sizeof(path), "%s/a/b/c", directory);
 	r = runtime_files_open(path, &deep, NULL);
+	if (r >= 0) {
+		path[strlen(path) - 1] = 'd';
+		r = runtime_files_open(path, &beside, NULL);
+	}
 	(void)umask(mask);
 	assert_int_equal(r, 0);
-	assert_int_equal(stat(path, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0755);
+	assert_int_equal(stat_of("a/b/c").st_mode & 07777, 0755);
+	assert_int_equal(stat_of("a/b/d").st_mode & 07777, 0755);
 	st = stat_of("a/b/c/health");
 	assert_int_equal(st.st_mode & 07777, 0700);
 	/* A process that can open it can lock it. */

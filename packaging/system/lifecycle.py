@@ -87,9 +87,7 @@ def installed_enabled_and_waiting(machine, packages):
     machine.before = machine.files()
     machine.do("mkdir", "-p", "/root/packages")
     for package in packages:
-        with open(package, "rb") as file:
-            subprocess.run(["nsenter", "-t", str(machine.init), "-a", "sh", "-c",
-                            f"cat >/root/packages/{os.path.basename(package)}"], stdin=file, check=True)
+        machine.send(package, f"/root/packages/{os.path.basename(package)}")
     machine.do("sh", "-c", "dpkg -i /root/packages/devplugd_*.deb")
     check_security(machine, 20)
     machine.do("sh", "-c", "dpkg -i /root/packages/devplugd-*.deb /root/packages/devplug-kubelet_*.deb")
@@ -418,9 +416,7 @@ def attack(machine, unit, kind, logged, start):
 def a_hostile_child_gains_nothing(machine, packages):
     """As the unit starts it and as root, with Landlock and without."""
     for name, place in (("devplugd-hostile-child", HOSTILE), ("devplugd-without-landlock", "/usr/local/bin/without-landlock")):
-        with open(os.path.join(machine.hostile, name), "rb") as file:
-            subprocess.run(["nsenter", "-t", str(machine.init), "-a", "sh", "-c", f"cat >{place} && chmod 755 {place}"],
-                           stdin=file, check=True)
+        machine.send(os.path.join(machine.hostile, name), place, "755")
     machine.do("mknod", "-m", "600", "/dev/card0", "c", "1", "3")
     machine.configure(TOKEN % 5, CARD, EVIL)
     machine.do("systemctl", "stop", "devplugd")

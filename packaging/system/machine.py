@@ -59,6 +59,12 @@ class Machine:
     def write(self, path, text, mode="644"):
         self.do("sh", "-c", f"cat >{path}.new && chmod {mode} {path}.new && mv {path}.new {path}", text=text)
 
+    def send(self, path, target, mode="644"):
+        """Copies a file of the host."""
+        with open(path, "rb") as file:
+            subprocess.run(["nsenter", "-t", str(self.init), "-a", "sh", "-c", f"cat >{target} && chmod {mode} {target}"], stdin=file,
+                           check=True)
+
     def close(self):
         if self.process.poll() is None:
             if self.init:

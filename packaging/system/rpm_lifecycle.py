@@ -6,7 +6,6 @@ depend on, and none of Fedora's file triggers: what these would do is done by ha
 """
 import collections
 import glob
-import subprocess
 import sys
 import time
 
@@ -27,9 +26,7 @@ def copy_in(machine, folder, name):
     for package in PACKAGES:
         file = next(f for f in glob.glob(f"{folder}/rpm/RPMS/*/{package}-[0-9]*.rpm"))
         places.append(f"/root/{name}-{package}.rpm")
-        with open(file, "rb") as stream:
-            subprocess.run(["nsenter", "-t", str(machine.init), "-a", "sh", "-c", f"cat >{places[-1]}"], stdin=stream,
-                           check=True)
+        machine.send(file, places[-1])
     return places
 
 

@@ -8,7 +8,6 @@ something was; what was measured is printed.
 import glob
 import json
 import os
-import subprocess
 import sys
 import time
 
@@ -56,8 +55,7 @@ class Node:
         for path in sorted(glob.glob(os.path.join(folder, "devplug*.deb"))):
             if "dbgsym" not in path:
                 target = f"/root/{name}/{os.path.basename(path)}"
-                with open(path, "rb") as file:
-                    subprocess.run(["nsenter", "-t", str(self.machine.init), "-a", "sh", "-c", f"cat >{target}"], stdin=file, check=True)
+                self.machine.send(path, target)
                 found[os.path.basename(path).split("_")[0]] = target
         return found
 
@@ -79,13 +77,14 @@ class Node:
         until(look, lambda: f"the driver: {self.machine.run('devplugctl', 'status').stdout}")
 
     def allocate(self, name):
-        """Makes a claim of that name. Returns its file for devplug-kubelet, or None: it is pending."""
+        """Makes a claim of that name. Returns its file for devplug-kubelet."""
         claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
                  "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.vendor.example"}}]}}}
         self.machine.do("devplug-apiserver", "apply", "-", text=json.dumps(claim))
         text = self.machine.do("devplug-apiserver", "get", f"resourceclaims/{name}")
+        check("allocation" in json.loads(text).get("status", {}), text)
         self.machine.write(f"/root/{name}.json", text)
-        return f"/root/{name}.json" if "allocation" in json.loads(text).get("status", {}) else None
+        return f"/root/{name}.json"
 
     def serve_claim(self, name):
         """For Load: a pod with a claim of its own, which is removed when it runs."""
@@ -115,7 +114,8 @@ class Node:
     def check_all_kept(self):
         """The pods, their devices and files are those of the beginning."""
         check(self.pods() == self.kept, f"{self.pods()}, before {self.kept}")
-        check(self.environment_after_restart() == ["GPU=gpu-0"], f"{self.environment_after_restart()}")
+        environment = self.environment_after_restart()
+        check(environment == ["GPU=gpu-0"], f"{environment}")
         self.machine.do("test", "-e", FULL)
         check(self.machine.status()["dra"]["claims"] == 1, f"{self.machine.status()['dra']}")
         until(lambda: all(name in self.machine.do("devplugctl", "devices") for name in ("default/trainer", "default/worker")),

@@ -9,7 +9,7 @@ import unittest
 from dra_node import DRIVER, DraTest
 from eviction_node import GPU, EvictionTest
 from devplug_apiserver.resources import CLAIMS
-from test_json import documented, flatten
+from test_json import flatten, members_by_command
 from node import until
 
 REPORT = "cluster = { report = true; };"
@@ -39,7 +39,7 @@ class Eviction(EvictionTest):
         self.assertFalse(self.is_ending("good"))
         events = [event["text"] for event in json.loads(self.ctl("events", "--json").stdout)["events"] if event["kind"] == "eviction"]
         shown = {path for path, _ in flatten(self.node.status()) if ".eviction." in path}
-        self.assertEqual(shown, {path for path in documented()["status, devices, explain"] if ".eviction." in path})
+        self.assertEqual(shown, {path for path in members_by_command()["status, devices, explain"] if ".eviction." in path})
         self.assertEqual(events, [f"the pods of device {bad} are evicted: broken", f"evicted pod default/bad, which had device {bad}"])
         self.end_pod("bad")
         until(lambda: not self.failures()[bad]["pods"], "the pod to be gone")

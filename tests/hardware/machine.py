@@ -158,7 +158,7 @@ class Lines:
 class Machine:
     """A machine whose disks live as long as this object."""
 
-    def __init__(self, cache, packages):
+    def __init__(self, cache, packages, programs):
         self.cache = cache
         os.makedirs(cache, exist_ok=True)
         self.remove_left()
@@ -168,7 +168,7 @@ class Machine:
         if os.access("/dev/kvm", os.W_OK):
             self.accelerators.insert(0, KVM)
         here = os.path.dirname(os.path.abspath(__file__))
-        result = subprocess.run([os.path.join(here, "make-machine"), cache, packages, self.path("root.img")])
+        result = subprocess.run([os.path.join(here, "make-machine"), cache, packages, programs, self.path("root.img")])
         if result.returncode:
             self.close()
             raise SystemExit(result.returncode)

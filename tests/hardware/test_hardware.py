@@ -3,11 +3,12 @@
 """The installed package on a machine with emulated devices, a real kernel, real udev and real systemd.
 
 What is expected comes from /sys of that machine, see expected.py. Nothing here depends on how long something takes.
-Usage: test_hardware.py --cache FOLDER --packages FOLDER [--short] [TEST...]
+Usage: test_hardware.py --cache FOLDER --packages FOLDER --programs FOLDER [--short] [TEST...]
 """
 import argparse
 import json
 import os
+import re
 import sys
 import unittest
 
@@ -24,7 +25,7 @@ machine = None
 
 def setUpModule():
     global machine
-    machine = Machine(arguments.cache, arguments.packages)
+    machine = Machine(arguments.cache, arguments.packages, arguments.programs)
     try:
         machine.start()
         await_devices()
@@ -497,14 +498,9 @@ class Memory(Test):
 class Unit(Test):
     """The sandbox of the installed unit."""
 
-    def serving(self):
-        """All resources, once the kubelet is served with each of them."""
-        resources = ctl("status")["resources"]
-        return all(resource["state"] == "serving" for resource in resources) and resources
-
     def test_processes_are_confined(self):
         users = set()
-        resources = until(self.serving, lambda: machine.run("devplugctl", "status")[1])
+        resources = until(serving, lambda: machine.run("devplugctl", "status")[1])
         processes = {resource["name"]: resource["pid"] for resource in resources}
         for name, text in machine.call("read", [f"/proc/{pid}/status" for pid in processes.values()]).items():
             fields = {key: value.split() for key, _, value in (line.partition(":") for line in text.splitlines())}
@@ -517,13 +513,75 @@ class Unit(Test):
         self.assertEqual(len(users), len(processes))
 
 
+class Hostile(Test):
+    """A process that has been taken over (tests/sandbox/hostile-child.c), in the sandbox of the installed unit."""
+
+    # What takes its place beside devplugd, and what that is told.
+    PLACE, TOLD = "/usr/sbin/devplugd-plugin", "/usr/sbin/hostile"
+    DROP_IN = "/etc/systemd/system/devplugd.service.d/hostile.conf"
+    CONFIG = "/opt/hardware/hostile.conf"
+
+    @classmethod
+    def tearDownClass(cls):
+        machine.do("rm", "-f", cls.PLACE, cls.TOLD, cls.DROP_IN)
+        machine.do("systemctl", "daemon-reload")
+        machine.do("systemctl", "restart", "devplugd")
+        until(serving, lambda: machine.run("devplugctl", "status")[1])
+
+    def processes(self):
+        return {resource["name"]: resource["pid"] for resource in ctl("status")["resources"]}
+
+    def attack(self, kind, words, *prefix):
+        """Makes an attack of that kind until the journal has the words. Nobody but the attacker notices."""
+        machine.do("systemctl", "stop", "devplugd")
+        self.write(self.TOLD, f"/usr/libexec/devplugd/devplugd-plugin\n{kind}\n/run/devplugd\n/var/run/cdi\n")
+        machine.do("cp", "/opt/hardware/devplugd-hostile-child", self.PLACE)
+        machine.do("mkdir", "-p", os.path.dirname(self.DROP_IN))
+        self.write(self.DROP_IN, f"[Service]\nExecStart=\nExecStart={' '.join((*prefix, '/usr/sbin/devplugd', '-c', self.CONFIG))}\n")
+        machine.do("systemctl", "daemon-reload")
+        cursor = machine.do("journalctl", "-n", "0", "--show-cursor", "-q").partition("cursor: ")[2].strip()
+        machine.do("systemctl", "start", "devplugd")
+
+        def journal():
+            lines = machine.do("journalctl", "-u", "devplugd", "-o", "cat", "--after-cursor", cursor).splitlines()
+            return "\n".join(line for line in lines if "last log line" not in line)
+        until(lambda: all(len(self.devices(f"vendor.example/{name}")) for name in ("card", "adapter", "nic")), journal)
+        before = self.processes()
+        until(lambda: words in journal(), journal)
+        machine.do("devplugctl", "reload")
+        after = self.processes()
+        for name in before.keys() - {"vendor.example/evil"}:
+            self.assertEqual(after[name], before[name], journal())
+        self.assertEqual(re.findall("possible: (?!-$).*", journal(), re.MULTILINE), [])
+        return journal()
+
+    def test_reach(self):
+        self.assertNotIn("this kernel has no Landlock", self.attack("touch", "possible: -"))
+
+    def test_reach_without_landlock(self):
+        self.assertIn("this kernel has no Landlock", self.attack("touch", "possible: -", "/opt/hardware/devplugd-without-landlock"))
+
+    def test_malformed_message(self):
+        self.attack("linger", "the child sent a malformed message")
+
+    def test_too_many_claims(self):
+        self.attack("claims", "the devices that were found last are not offered")
+
+
+def serving():
+    """All resources, once the kubelet is served with each of them."""
+    resources = ctl("status")["resources"]
+    return all(resource["state"] == "serving" for resource in resources) and resources
+
+
 SHORT = ("Inventory", "Functions.test_number_of_virtual_functions_changes", "Functions.test_free_function_moves_to_vfio_and_back",
          "Usb.test_adapter_keeps_its_id_in_another_port")
-ALL = ("Inventory", "Functions", "Interfaces", "Usb", "Memory", "Modules", "Unit")
+ALL = ("Inventory", "Functions", "Interfaces", "Usb", "Memory", "Modules", "Unit", "Hostile")
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--cache", required=True)
 parser.add_argument("--packages", required=True)
+parser.add_argument("--programs", required=True)
 parser.add_argument("--short", action="store_true")
 arguments, rest = parser.parse_known_args()
 if __name__ == "__main__":

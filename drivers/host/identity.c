@@ -13,6 +13,8 @@
 
 #include "drivers/host/sysfs-walk.h"
 
+#define VIRTUAL "/sys/devices/virtual/"
+
 /* More siblings than any controller has; beyond, counting them for each would take too long. */
 #define SIBLINGS_MAX 1024
 
@@ -334,7 +336,7 @@ static int build(const char *root, const char *directory, struct path_state *sta
 	if (!startswith(directory, top))
 		return -EXDEV;
 	state->root = root;
-	state->is_virtual = startswith(directory, "/sys/devices/virtual/") != NULL;
+	state->is_virtual = startswith(directory, VIRTUAL) != NULL;
 	for (size_t begin = strlen(top); directory[begin]; begin = end + !!directory[end]) {
 		end = begin + strcspn(directory + begin, "/");
 		memcpy(path, directory, end);
@@ -356,6 +358,21 @@ int identity_of(const char *root, const char *directory, char ret_identity[stati
 		return r;
 	(void)stpcpy(ret_identity, *state.text ? state.text : strrchr(directory, '/') + 1);
 	return 0;
+}
+
+bool identity_is_numbered(const char *directory, const char *identity)
+{
+	const char *place = startswith(directory, VIRTUAL);
+	const char *name = place ? strchr(place, '/') : NULL;
+	size_t head, length;
+
+	if (!name)
+		return false;
+	head = (size_t)(name++ - place);
+	length = strcspn(name, "/");
+	return length > 0 && isdigit((unsigned char)name[length - 1]) &&
+		strncmp(identity, place, head) == 0 && identity[head] == ':' &&
+		strncmp(identity + head + 1, name, length) == 0;
 }
 
 int identity_usb_port(

@@ -28,6 +28,10 @@
 int identity_of(
 	const char *root, const char *directory, char ret_identity[static IDENTITY_MAX + 1]);
 
+/* Whether the identity of that directory begins with a number of the kernel, because the driver
+ * does not show the hardware, or because there is none: "neuron_device:neuron0". */
+bool identity_is_numbered(const char *directory, const char *identity);
+
 /* The location of a USB device (not an interface or a root hub): "0000:00:14.0-0:1.4", that is its
  * controller, which of the controller's root hubs, and the ports from there. Returns 0, or -ENOENT
  * for any other directory. */

@@ -222,6 +222,18 @@ void scan_explain(struct scan *scan, const char *format, ...)
 	va_end(ap);
 }
 
+void scan_explain_numbers(struct scan *scan, size_t entry, const char *first, size_t count)
+{
+	char more[64] = "";
+
+	if (count > 1)
+		(void)snprintf(more, sizeof(more), " and %zu more", count - 1);
+	if (count > 0)
+		scan_explain(scan,
+			"match[%zu]: /sys does not show the hardware behind %s%s, so the name is the id: after a reboot or a change of hardware, it may be another device's. If a tool of the vendor lists UUIDs or addresses, use the driver exec",
+			entry, first, more);
+}
+
 static struct tally *get_tally(
 	struct tally **tallies, size_t *n, size_t entry, const struct conditions *conditions)
 {

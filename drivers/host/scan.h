@@ -110,3 +110,7 @@ _printf_(3, 4) void scan_leave_out(struct scan *scan, const char *name, const ch
 /* Adds an explanation of what the configuration does not find. It is logged as a notice, unlike a
  * problem, and a caller that tries out what it does not know (devplugctl discover) ignores it. */
 _printf_(2, 3) void scan_explain(struct scan *scan, const char *format, ...);
+
+/* Explains what it costs that the ids of `count` devices of an entry are names with a number of the
+ * kernel. `first` is the name of one of them; a count of 0 needs no explanation. */
+void scan_explain_numbers(struct scan *scan, size_t entry, const char *first, size_t count);

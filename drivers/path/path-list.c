@@ -402,18 +402,6 @@ static int zip_make_id(
 	return make_id(zip->match, zip->places, ret_id);
 }
 
-static void zip_explain_ids(struct scan *scan, const struct zip *zip, size_t entry)
-{
-	char more[64] = "";
-
-	if (zip->n_unlocated > 1)
-		(void)snprintf(more, sizeof(more), " and %zu more", zip->n_unlocated - 1);
-	if (zip->n_unlocated > 0)
-		scan_explain(scan,
-			"match[%zu]: /sys does not show the hardware behind %s%s, so the name of the node is the id: after a reboot or a change of hardware it may be another device's",
-			entry, zip->unlocated, more);
-}
-
 static int zip_add(struct scan *scan, struct zip *zip, size_t index)
 {
 	char id[DEVICE_ID_MAX + 1];
@@ -532,7 +520,7 @@ static int list_found(struct scan *scan, struct zip *zip, size_t entry)
 		explain_match(match, entry, zip->found, scan);
 	else if (r >= 0 && match->join == JOIN_BY_POSITION)
 		path_note_counts(scan, match, entry, zip->found);
-	zip_explain_ids(scan, zip, entry);
+	scan_explain_numbers(scan, entry, zip->unlocated, zip->n_unlocated);
 	path_numbers_done(&zip->numbers);
 	return r;
 }

@@ -267,6 +267,7 @@ int candidate_make_ids(const struct candidates *candidates, struct candidate *ca
 	if (r < 0)
 		(void)snprintf(identity, sizeof(identity), "%s:%s", candidate->subsystem,
 			strrchr(candidate->directory, '/') + 1);
+	candidate->is_numbered = identity_is_numbered(candidate->directory, identity);
 	device_id_make(identity, candidate->default_id);
 	(void)strcpy(candidate->id, candidate->default_id);
 	if (!candidate->match->id)

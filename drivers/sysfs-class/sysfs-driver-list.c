@@ -392,6 +392,24 @@ static int settle_ids(struct candidates *candidates)
 	return r;
 }
 
+static void explain_numbers(
+	const struct candidates *candidates, const struct sysfs_match *match, size_t entry)
+{
+	const char *first = NULL;
+	size_t count = 0;
+
+	for (size_t i = 0; i < candidates->count; i++) {
+		const struct candidate *candidate = candidates->items[i];
+
+		if (candidate->match != match || !candidate->is_numbered ||
+			!streq(candidate->id, candidate->default_id))
+			continue;
+		if (count++ == 0)
+			first = strrchr(candidate->directory, '/') + 1;
+	}
+	scan_explain_numbers(candidates->scan, entry, first, count);
+}
+
 static int add_device(const struct candidates *candidates, struct candidate *candidate)
 {
 	struct device *device;
@@ -417,6 +435,8 @@ int sysfs_driver_list(const struct declaration *declaration, struct scan *scan, 
 	r = settle_ids(&candidates);
 	for (size_t i = 0; i < candidates.count && r >= 0; i++)
 		r = add_device(&candidates, candidates.items[i]);
+	for (size_t i = 0; i < declaration->match.count; i++)
+		explain_numbers(&candidates, groups_get(&declaration->match, i), i);
 	return r < 0
 		? error_set(error, r, "cannot add the devices that were found: %s", strerror(-r))
 		: 0;

@@ -140,7 +140,7 @@ static const struct option match_options[] = {
 		.template = true,
 		.maximum = 255,
 		.check = check_id,
-		.help = "Id of the device. The default is derived from its location, such as \"0000:03:00.0:ptp.0\", which is the same after every boot; a device that is software has its own name, such as \"misc:kvm\". If several devices would have the same id, the one that was listed first, or that a pod holds under this id, keeps it; the others get the default.",
+		.help = "Id of the device. The default is derived from its location, such as \"0000:03:00.0:ptp.0\", which is the same after every boot; a device that is software, or whose driver does not show the hardware, has its own name, such as \"misc:kvm\". If several devices would have the same id, the one that was listed first, or that a pod holds under this id, keeps it; the others get the default.",
 	},
 	{
 		.key = "function",

@@ -49,6 +49,7 @@ struct candidate {
 	struct strings members; /* directories of the devices found */
 	char id[DEVICE_ID_MAX + 1];
 	char default_id[DEVICE_ID_MAX + 1];
+	bool is_numbered; /* the default id is */
 	bool shares_id;
 };
 

@@ -270,6 +270,16 @@ static void test_software_and_platform(void **state)
 	expect_identity("platform/soc/thermal", "soc:thermal");
 	expect_identity("virtual/misc/kvm", "misc:kvm");
 	expect_identity("virtual/block/loop3", "block:loop3");
+	assert_false(identity_is_numbered("/sys/devices/virtual/misc/kvm", "misc:kvm"));
+	assert_true(identity_is_numbered("/sys/devices/virtual/block/loop3", "block:loop3"));
+	assert_true(identity_is_numbered("/sys/devices/virtual/npu/npu1/x", "npu:npu1:x"));
+	assert_false(identity_is_numbered("/sys/devices/virtual/npu/npu1", "misc"));
+	assert_false(identity_is_numbered("/sys/devices/virtual/npu/npu1", "npu:np"));
+	assert_false(identity_is_numbered("/sys/devices/virtual/npu", "npu"));
+	assert_false(identity_is_numbered(
+		"/sys/devices/virtual/nvme-subsystem/nvme-subsys1/nvme1n1", "nqn.x:n1"));
+	assert_false(identity_is_numbered(
+		"/sys/devices/pci0000:00/0000:00:0b.0/accel/accel7", "0000:00:0b.0:accel.0"));
 	expect_identity("platform/serial8250/tty/ttyS1", "serial8250:ttyS.1");
 	expect_identity("pnp0/00:04/00:04:0/00:04:0.0/tty/ttyS9", "00:04:0.0:ttyS.0");
 }

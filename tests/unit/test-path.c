@@ -481,7 +481,7 @@ static void test_location(void **state)
 	expect_found(LOCATED, "0000:07:00.0:npu.0 npu1 npu2 ");
 	expect_node(0, 0, "/dev/npu0", "/dev/npu0", "rw");
 	expect_explained(LOCATED,
-		"match[0]: /sys does not show the hardware behind /dev/npu1 and 1 more, so the name of the node is the id: after a reboot or a change of hardware it may be another device's\n");
+		"match[0]: /sys does not show the hardware behind /dev/npu1 and 1 more, so the name is the id: after a reboot or a change of hardware, it may be another device's. If a tool of the vendor lists UUIDs or addresses, use the driver exec\n");
 	/* The driver is loaded again, and gives it another number. */
 	for (unsigned i = 0; i < 3; i++)
 		host_remove(made("/dev/npu%u", i));

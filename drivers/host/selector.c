@@ -314,6 +314,7 @@ void attribute_rules_describe(struct scan *scan, const struct groups *rules, con
 	for (size_t i = 0; i < rules->count; i++) {
 		const struct attribute_rule *rule = groups_get(rules, i);
 		const char *name = rule->file ?: rule->property;
+		const char *kind = rule->file ? "file" : "property";
 		char value[SYSFS_VALUE_MAX + 1];
 		int r;
 
@@ -321,9 +322,13 @@ void attribute_rules_describe(struct scan *scan, const struct groups *rules, con
 			continue;
 		r = rule->file ? sysfs_read(root, directory, rule->file, value)
 			       : udev_read_property(root, directory, rule->property, value);
-		(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s%.64s%s %s %.40s",
-			r >= 0 ? "\"" : "no", r >= 0 ? value : "", r >= 0 ? "\" in" : "",
-			rule->file ? "file" : "property", name);
+		if (r >= 0)
+			(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has \"%.64s\" in %s %.40s",
+				value, kind, name);
+		else
+			/* What must not exist may be a directory, which has no value. */
+			(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s%s %.40s",
+				rule->exists ? "no " : "", kind, name);
 		return;
 	}
 }

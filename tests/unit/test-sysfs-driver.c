@@ -402,6 +402,10 @@ static void test_explanations(void **state)
 	expect_explained(
 		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; attributes = ( { file = \"size\"; } ); } );",
 		"match[0]: 1 device, none left: attributes refused 1 (dsa0 has no file size)\n");
+	/* A directory has no value. */
+	expect_explained(
+		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; attributes = ( { file = \"subsystem\"; exists = false; } ); } );",
+		"match[0]: 1 device, none left: attributes refused 1 (dsa0 has file subsystem)\n");
 	expect_explained(
 		"driver = \"sysfs\"; match = ( { subsystem = \"dsa\"; parents = ( { subsystem = \"usb\"; } ); } );",
 		"match[0]: 1 device, none left: parents refused 1 (dsa0 differs in the devices above it)\n");

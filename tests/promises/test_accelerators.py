@@ -3,6 +3,7 @@
 loaded again, and what is refused or explained on a host that lacks something. No accelerator was there: the trees are made from the
 drivers' sources and documents.
 """
+import glob
 import json
 import os
 import re
@@ -90,6 +91,12 @@ def with_value(file, text):
     return lambda host: [host.file(f"sys/devices/pci0000:00/{address}/{file}", text) for address in ADDRESSES]
 
 
+def with_virtual_functions(host):
+    """Both functions are virtual ones, whose cards the host does not offer."""
+    for address in ADDRESSES:
+        host.link(f"sys/devices/pci0000:00/{address}/physfn", "sys/devices/pci0000:00/0000:00:1f.0")
+
+
 # What a host lacks, and what is shown: of a device that is found, as its reason; else in a note.
 NEAR_MISSES = {
     "amd-xdna": ((with_driver("vfio-pci"), 'driver refused 2 (accel0 has "vfio-pci")'),
@@ -119,7 +126,8 @@ NEAR_MISSES = {
                     (without(f"{FIRST}/module_id"), '"${attr:module_id}" has no value here')),
     "kunlunxin-xpu": ((without("dev/xpuctrl"), "/dev/xpuctrl"), (without("dev/xpu0", "dev/xpu1"), 'nothing matches "/dev/xpu[0-9]*"')),
     "metax-gpu": ((with_driver("vfio-pci"), "driver refused 2"), (without("dev/mxcd"), "/dev/mxcd")),
-    "mthreads-gpu": ((with_value("class", "0x120000"), "class refused"), (with_driver("vfio-pci"), "driver refused 2")),
+    "mthreads-gpu": ((with_value("class", "0x120000"), "class refused"), (with_driver("vfio-pci"), "driver refused 2"),
+                     (with_virtual_functions, "attributes refused 2 (0000:03:00.0 has file physfn)")),
     "qualcomm-aic": ((with_driver("vfio-pci"), 'has "vfio-pci"'), (with_value("vendor", "0x17cc"), 'has "0x17cc" in file device/vendor')),
     "rebellions": ((without("sys/class/rebellions"), "none is in /sys/class/rebellions"), (without("dev/rbln0"), "its node /dev/rbln0 is missing")),
     "tenstorrent": ((without("sys/class/tenstorrent"), "none is in /sys/class/tenstorrent"),
@@ -214,26 +222,6 @@ class Pages(unittest.TestCase):
         self.assertLessEqual(os.path.getsize(os.path.join(PAGES, "accelerators.md")), 12 * 1024)
 
 
-class HygonVdev(unittest.TestCase):
-    def test_program(self):
-        """Each vdevN.conf is a device with the nodes of its card."""
-        if os.geteuid() != 0:
-            self.skipTest("device nodes need root")
-        root = tempfile.mkdtemp(prefix="devplugd-test.")
-        self.addCleanup(shutil.rmtree, root)
-        host = AcceleratorHost(os.path.join(root, "host"), "hygon-dcu")
-        for number, address in ((0, ADDRESSES[0]), (3, ADDRESSES[1]), (4, "0000:99:00.0")):
-            host.file(f"etc/vdev/vdev{number}.conf", f"PciBusId: {address}\nmem: 4096 MiB")
-        answer = subprocess.run([os.path.join(EXAMPLES, "hygon-vdev"), host.root], capture_output=True, text=True, check=True, timeout=60)
-        devices = {d["id"]: d for d in json.loads(answer.stdout)["devices"]}
-        self.assertEqual(set(devices), {"vdev0", "vdev3", "vdev4"})
-        self.assertEqual(sorted(n["host"] for n in devices["vdev3"]["nodes"]), ["/dev/dri/card2", "/dev/dri/renderD130", "/dev/kfd", "/dev/mkfd"])
-        self.assertEqual(devices["vdev3"]["mounts"],
-                         [{"host": "/etc/vdev/vdev3.conf", "path": "/etc/vdev/docker/vdev3.conf", "read_only": True}])
-        self.assertNotIn("healthy", devices["vdev0"])
-        self.assertEqual((devices["vdev4"]["healthy"], devices["vdev4"]["reason"]), (False, "0000:99:00.0 has no device node"))
-
-
 class Trees(unittest.TestCase):
     maxDiff = None
 
@@ -292,14 +280,62 @@ class Trees(unittest.TestCase):
 
     def test_shares(self):
         """Several containers get the same nodes."""
-        presets = presets_with("equal shares", "yes|with ")
-        self.assertEqual(len(presets), 7)
-        for preset in (*presets, "qualcomm-aic"):
+        presets = shared_presets()
+        self.assertEqual(len(presets), 9)
+        for preset in presets:
             host = self.host(preset)
             device = Device(preset, 0, 0)
             for share in ("#0", "#3"):
                 answer = self.preview(preset, host, [device.id + share], "share = { replicas = 4; };")["answer"]
                 self.assertEqual(sorted((d["host_path"], d["container_path"]) for d in answer["devices"]), device.nodes)
+
+    def parts_of_hygon(self, kind):
+        """A host with a file for each part of two cards and of one that is gone, and the ids that the program prints of it."""
+        host = self.host("hygon-dcu")
+        for number, address in ((0, ADDRESSES[0]), (3, ADDRESSES[1]), (4, "0000:99:00.0")):
+            host.file(f"etc/vdev/vdev{number}.conf", f"PciBusId: {address}\nmem: 4096 MiB")
+            host.file(f"etc/dmi_mig_config/ci/dev{number}gi3ci0.conf", f"pci: {address}\nmig_uuid: 4f2a6c1e-11ec-0000-0000-00000000000{number}")
+        # Programs run as another user.
+        os.chmod(host.root, 0o755)
+        os.makedirs(host.path("usr/local/bin"))
+        shutil.copy(os.path.join(EXAMPLES, "hygon-instances"), host.path("usr/local/bin"))
+        with open(self.config, "w") as file:
+            file.write('resources = ( { name = "vendor.example/a"; driver = "exec"; share = { max_per_container = 1; }; '
+                       f'match = ( {{ command = ( "/usr/local/bin/hygon-instances", "{kind}", "{host.root}" ); }} ); '
+                       'container = { mounts = ( { host = "/opt/hyhal"; read_only = true; optional = true; } ); }; } );')
+        words = ("preview", "-c", self.config, "--root", host.root, "--json", "vendor.example/a")
+        result = json.loads(self.ctl(*words))
+        listed = result["devices"]
+        self.assertEqual([d["reason"] for d in listed], ["", "", "0000:99:00.0 has no device node"], result["notes"])
+        answer = json.loads(self.ctl(*words, listed[1]["id"]))["answer"]
+        self.assertEqual(sorted(d["host_path"] for d in answer["devices"]), ["/dev/dri/card2", "/dev/dri/renderD130", "/dev/kfd", "/dev/mkfd"])
+        self.assertTrue(all(mount["read_only"] for mount in answer["mounts"]))
+        return [d["id"] for d in listed], {m["host_path"]: m["container_path"] for m in answer["mounts"]}, answer["envs"]
+
+    def test_vdev(self):
+        """Each vdevN.conf of Hygon is a device with the nodes of its card, and is mounted where DTK reads it."""
+        self.assertEqual(self.parts_of_hygon("vdev"), (
+            ["vdev0", "vdev3", "vdev4"], {"/opt/hyhal": "/opt/hyhal", "/etc/vdev/vdev3.conf": "/etc/vdev/docker/vdev3.conf"}, {}))
+
+    def test_mig(self):
+        """Each MIG instance of Hygon has its UUID as its id, and its file at the same path."""
+        ids = [f"MIG-4f2a6c1e-11ec-0000-0000-00000000000{number}" for number in (0, 3, 4)]
+        path = "/etc/dmi_mig_config/ci/dev3gi3ci0.conf"
+        self.assertEqual(self.parts_of_hygon("mig"), (ids, {"/opt/hyhal": "/opt/hyhal", path: path}, {"DMI_MIG_VISIBLE_DEVICE": ids[1]}))
+
+    def test_partitions_of_hygon(self):
+        """The platform device of a partition belongs to the card by the compute driver's list; one that is not listed is not in use."""
+        host = self.host("hygon-dcu")
+        for number in (1, 2):
+            host.device(f"platform/hyhcu_xcp_{number}", "bus/platform")
+            host.child(f"platform/hyhcu_xcp_{number}", f"renderD{140 + number}", "drm", f"dri/renderD{140 + number}", 140 + number, 226)
+        for part, (location, minor) in enumerate(((0x0300, 129), (0x0301, 141), (0x4100, 130))):
+            host.file(f"sys/class/kfd/kfd/topology/nodes/{1 + part}/properties",
+                      f"simd_count 40\nlocation_id {location}\ndomain 0\ndrm_render_minor {minor}")
+        ids = [f"{ADDRESSES[0]}-p0", f"{ADDRESSES[0]}-p1", ADDRESSES[1]]
+        self.assertEqual([(d["id"], d["reason"]) for d in self.preview("hygon-dcu", host)["devices"]], [(id, "") for id in ids])
+        answer = self.preview("hygon-dcu", host, [ids[1]])["answer"]
+        self.assertEqual(sorted(d["host_path"] for d in answer["devices"]), ["/dev/dri/renderD141", "/dev/kfd", "/dev/mkfd"])
 
     def test_whole_devices(self):
         """Where no instances are offered, nodes of instances beside those of the cards are no devices."""
@@ -322,11 +358,28 @@ class Trees(unittest.TestCase):
         answer = self.preview("metax-gpu", host, ["0000:03:00.1"])["answer"]
         self.assertEqual(sorted(d["host_path"] for d in answer["devices"]), ["/dev/dri/card3", "/dev/dri/renderD131", "/dev/mxcd", "/dev/mxnd"])
 
+    def test_virtual_functions_of_moore_threads(self):
+        """Those on the host of a card are for virtual machines; in the machine, one is the GPU."""
+        host = self.host("mthreads-gpu")
+        virtual = host.function("0000:03:02.0", "mtgpu", "0x1ed5", "0x03aa", "0x030000")
+        host.drm(virtual, 2)
+        ids = {d["id"] for d in self.preview("mthreads-gpu", host)["devices"]}
+        self.assertEqual(ids, {*ADDRESSES, "0000:03:02.0"})
+        host.link(f"sys/devices/{virtual}/physfn", FIRST)
+        self.assertEqual({d["id"] for d in self.preview("mthreads-gpu", host)["devices"]}, set(ADDRESSES))
+
     def test_cost_of_unknown_functions(self):
-        for preset, node in (("iluvatar-gpu", "iluvatar0"), ("kunlunxin-xpu", "xpu0")):
-            notes = self.preview(preset, self.host(preset))["notes"]
-            self.assertEqual(len(notes), 1)
-            self.assertIn(f"/sys does not show the hardware behind /dev/{node} and 1 more, so the name of the node is the id", notes[0])
+        """Explained for each preset whose ids are numbers, and for no other."""
+        nodes = {"ascend-310b": "davinci0", "ascend-950": "davinci0", "aws-neuron": "neuron0", "iluvatar-gpu": "/dev/iluvatar0",
+                 "kunlunxin-xpu": "/dev/xpu0"}
+        self.assertEqual(set(nodes), BY_NUMBER)
+        for preset in HOSTS:
+            with self.subTest(preset):
+                notes = [note for note in self.preview(preset, self.host(preset))["notes"] if "does not show" in note]
+                self.assertEqual(len(notes), preset in BY_NUMBER, notes)
+                for note in notes:
+                    self.assertIn(f"/sys does not show the hardware behind {nodes[preset]} and 1 more, so the name is the id", note)
+                    self.assertIn("use the driver exec", note)
 
     def test_near_misses(self):
         for preset, cases in NEAR_MISSES.items():
@@ -338,6 +391,60 @@ class Trees(unittest.TestCase):
                     reasons = [d["reason"] for d in result["devices"] if d["reason"]]
                     self.assertTrue(any(shown in text for text in reasons + result["notes"]), (reasons, result["notes"]))
                     self.assertTrue(reasons or not result["devices"])
+
+    def check_refused(self, preset, host, shown=""):
+        """No device is healthy, and the reason of each says why, or a note if there is none."""
+        result = self.preview(preset, host)
+        self.assertNotIn("Healthy", [d["health"] for d in result["devices"]])
+        texts = [d["reason"] for d in result["devices"]] or result["notes"]
+        self.assertTrue(texts and all(text and shown in text for text in texts), texts)
+
+    def test_other_driver(self):
+        """The functions are bound to another driver, so that what the right one made is gone."""
+        for preset in HOSTS:
+            with self.subTest(preset):
+                host = self.host(preset)
+                if preset not in ("ascend-310b", "ascend-950"):
+                    with_driver("tpu" if preset == "google-tpu" else "vfio-pci")(host)
+                for address in filter(lambda address: os.path.isdir(host.path(f"sys/devices/pci0000:00/{address}")), ADDRESSES):
+                    for entry in os.scandir(host.path(f"sys/devices/pci0000:00/{address}")):
+                        if entry.is_dir(follow_symlinks=False):
+                            shutil.rmtree(entry.path)
+                for name in ("sys/class", "proc"):
+                    shutil.rmtree(host.path(name), ignore_errors=True)
+                for number in (0, 1) if preset != "google-tpu" else ():
+                    for name, _ in Device(preset, number, number).nodes:
+                        if os.path.exists(host.path(name[1:])):
+                            host.remove(name[1:])
+                self.check_refused(preset, host)
+
+    def test_required_nodes(self):
+        """Each node that a preset requires for all its devices is named where it is missing."""
+        required = {}
+        for preset in HOSTS:
+            container = self.ctl("presets", preset).partition("\ncontainer = {")[2]
+            nodes = re.search(r"\n\s+nodes\s*=(.*?);\n", container, re.S)
+            required[preset] = re.findall(r'(?<!path = )"/(dev/[^"]+)"', nodes[1]) if nodes else []
+            for node in required[preset]:
+                with self.subTest(preset, node=node):
+                    host = self.host(preset)
+                    host.remove(node)
+                    self.check_refused(preset, host, f"/{node}")
+        self.assertEqual({preset: len(nodes) for preset, nodes in required.items() if nodes},
+                         {"ascend-310": 2, "ascend-310b": 1, "ascend-310p": 2, "ascend-910": 2, "ascend-950": 4, "cambricon-mlu": 1,
+                          "hygon-dcu": 1, "kunlunxin-xpu": 1, "metax-gpu": 1})
+
+    def test_other_class(self):
+        """Presets that need a class refuse another one. The others know a card by its driver, number or node, as its driver does."""
+        by_class = {"cambricon-mlu", "mthreads-gpu"}
+        for preset in HOSTS:
+            with self.subTest(preset):
+                host = self.host(preset)
+                with_value("class", "0x088000")(host)
+                if preset in by_class:
+                    self.check_refused(preset, host, "class")
+                else:
+                    self.assertEqual([d["reason"] for d in self.preview(preset, host)["devices"]], ["", ""])
 
     def test_other_hosts(self):
         """No preset finds another vendor's devices, but for drivers that more than one preset is about."""
@@ -405,31 +512,30 @@ class Trees(unittest.TestCase):
             self.assertIn(f"devplugctl discover {preset} --dump-tree", head)
 
 
-def host_of_one_node(root, place, swapped):
-    """All presets on one node: no device has the address or the number of another preset's."""
+def host_of_one_node(root, place, swapped, preset):
+    """Several hosts on one node: no device has the address or the number of another one's."""
     numbers = (2 * place, 2 * place + 1)
-    AcceleratorHost(root, list(HOSTS)[place], numbers[::-1] if swapped else numbers, (f"0000:{16 + place}:00.0", f"0000:{60 + place}:00.0"))
+    AcceleratorHost(root, preset, numbers[::-1] if swapped else numbers, (f"0000:{16 + place}:00.0", f"0000:{60 + place}:00.0"))
+
+
+# Ways in which several containers share a card by DRA.
+SHARING = {"shares": "share = { replicas = 4; };",
+           "amounts": 'capacity = ( { name = "memory"; value = "32Gi"; step = "1Gi"; default = "8Gi"; } ); container = { env = "MEMORY=${capacity:memory:Gi}"; };'}
+AMOUNTS = {"memory": {"value": "32Gi", "requestPolicy": {"default": "8Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}}}
+
+
+def shared_presets():
+    return [*presets_with("equal shares", "yes|with "), "qualcomm-aic"]
 
 
 class Slices(DraTest):
-    def test_nothing_that_changes(self):
-        """Hosts whose kernels have numbered the same hardware in another order publish the same."""
-        found = []
-        for swapped in (False, True):
-            lines = []
-            for place, preset in enumerate(HOSTS):
-                root = self.node.path(f"{preset}-{swapped}")
-                host_of_one_node(root, place, swapped)
-                lines.append(f'{{ name = "vendor.example/{preset}"; preset = "{preset}"; serve = "dra"; host_root = "{root}"; }}')
-            self.configure(*lines)
-            self.node.start()
-            found.append(until(self.published, lambda: f"the devices of all presets; {self.node.output()}"))
-            self.node.stop()
-        for preset in HOSTS:
-            with self.subTest(preset):
-                self.assertEqual(found[0][preset], found[1][preset])
+    def declare(self, name, preset, place, swapped, more=""):
+        root = self.node.path(f"{name}-{swapped}")
+        host_of_one_node(root, place, swapped, preset)
+        return f'{{ name = "vendor.example/{name}"; preset = "{preset}"; serve = "dra"; host_root = "{root}"; {more} }}'
 
-    def published(self):
+    def published(self, counts):
+        """The devices of each resource, if there are as many."""
         answer = self.ctl("dra", "slices")
         if answer.returncode != 0:
             return None
@@ -438,7 +544,170 @@ class Slices(DraTest):
             for device in item["spec"].get("devices") or []:
                 name = device["attributes"]["resource"]["string"].split("/")[1]
                 found.setdefault(name, []).append(device)
-        return found if all(len(found.get(preset, [])) == 2 for preset in HOSTS) else None
+        return found if {name: len(devices) for name, devices in found.items()} == counts else None
+
+    def compare(self, counts, declare, check=lambda: None):
+        """Hosts whose kernels have numbered the same hardware in another order publish the same. Returns that."""
+        found = []
+        for swapped in (False, True):
+            self.configure(*(declare(place, name, swapped) for place, name in enumerate(counts)))
+            self.node.start()
+            found.append(until(lambda: self.published(counts), lambda: f"the devices of all resources; {self.node.output()}"))
+            check()
+            self.node.stop()
+        for name in counts:
+            with self.subTest(name):
+                self.assertEqual(found[0][name], found[1][name])
+        return found[0]
+
+    def test_nothing_that_changes(self):
+        def check():
+            for preset in HOSTS:
+                explained = self.ctl("explain", f"vendor.example/{preset}").stdout
+                self.assertEqual("so the name is the id" in explained, preset in BY_NUMBER, explained)
+
+        self.compare(dict.fromkeys(HOSTS, 2), lambda place, preset, swapped: self.declare(preset, preset, place, swapped), check)
+
+    def test_shares_and_amounts(self):
+        """Each preset that can be shared: as equal shares, each of which is a device, and by amount."""
+        names = {f"{preset}-{way}": (preset, way) for preset in shared_presets() for way in SHARING}
+
+        def declare(place, name, swapped):
+            preset, way = names[name]
+            return self.declare(name, preset, place, swapped, SHARING[way])
+
+        found = self.compare({name: 8 if way == "shares" else 2 for name, (_, way) in names.items()}, declare)
+        for name, (preset, way) in names.items():
+            with self.subTest(name):
+                ids = [device["attributes"]["id"]["string"] for device in found[name]]
+                self.assertEqual(len(set(ids)), 2)
+                self.assertEqual([ids.count(id) for id in set(ids)], [4, 4] if way == "shares" else [1, 1])
+                self.assertEqual([device.get("capacity") for device in found[name]], [AMOUNTS] * 2 if way == "amounts" else [None] * 8)
+
+    def test_claims_with_an_amount(self):
+        """Two claims share a card of each preset: each gets its nodes, and its own amount."""
+        presets = shared_presets()
+        for place, preset in enumerate(presets):
+            host_of_one_node(self.node.path(preset), place, False, preset)
+        self.serve_api()
+        self.begin(*(f'{{ name = "vendor.example/{preset}"; preset = "{preset}"; serve = "dra"; host_root = "{self.node.path(preset)}"; {SHARING["amounts"]} }}'
+                     for preset in presets))
+        self.await_pool(lambda pool: len(pool) == 2 * len(presets))
+        self.api.apply(self.ctl("dra", "classes").stdout)
+        for place, preset in enumerate(presets):
+            with self.subTest(preset):
+                nodes = []
+                for name, amount in (("a", 20), ("b", 12)):
+                    claim = self.api.schedule(f"{preset}-{name}", [("r", f"{preset}.vendor.example", 1, {"capacity": {"requests": {"memory": f"{amount}Gi"}}})])
+                    uid = claim["metadata"]["uid"]
+                    (device,) = self.prepare(("default", f"{preset}-{name}", uid))[uid]
+                    edits = [self.specification(uid)[name] for name in device["cdi"]]
+                    self.assertIn(f"MEMORY={amount}", [text for edit in edits for text in edit.get("env", ())])
+                    nodes.append(sorted(node["path"] for edit in edits for node in edit["deviceNodes"]))
+                self.assertEqual(nodes[0], nodes[1])
+                self.assertIn(nodes[0], [[path for _, path in Device(preset, n, 2 * place + n).nodes] for n in (0, 1)])
+
+
+class ShareFlag(NodeTest):
+    def test_ascend_share_flag(self):
+        """An NPU that only one container can open is unhealthy as long as the page's program reports it."""
+        host = AcceleratorHost(self.node.path("host"), "ascend-910")
+        with open(os.path.join(PAGES, "hami.md")) as file:
+            text = re.search(r"```conf hami-ascend\nresources = \(\n(.*?)\n\);\n```", file.read(), re.S)[1]
+        self.assertIn("/run/ascend-share/", text)
+        flags = host.path("run/ascend-share")
+        tools = self.node.path("tools")
+        os.mkdir(tools)
+
+        def report(*flag):
+            """What npu-smi prints: the table of all NPUs, and of each chip the flag."""
+            table = "".join(f"| {npu}     910B3               | OK            | 95.6        45                0    / 0             |\n"
+                            f"| 0                         | {address.upper()}  | 0           0    / 0          3387 / 65536         |\n"
+                            for npu, address in zip((4, 5), ADDRESSES))
+            answers = "".join(f'"info -t device-share -i {npu} -c 0") printf "\\tDevice-share Status            : {value}\\n" ;;\n'
+                              for npu, value in zip((4, 5), flag))
+            path = os.path.join(tools, "npu-smi")
+            with open(path, "w") as file:
+                file.write(f'#!/bin/sh\ncase "$*" in\ninfo) cat <<E\n| NPU   Name | Health | Power(W) |\n| Chip | Bus-Id | AICore(%) |\n{table}E\n;;\n'
+                           f'{answers}*) exit 1 ;;\nesac\n')
+            os.chmod(path, 0o755)
+            subprocess.run([os.path.join(EXAMPLES, "ascend-share"), flags], check=True, timeout=60,
+                           env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"})
+
+        def reasons():
+            return {d["id"]: d["reason"] for d in self.node.resource("huawei.com/Ascend910")["devices"]}
+
+        report("True", "False")
+        self.node.configure(text, text=f'host_root = "{host.root}";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_serving()
+        until(lambda: not reasons()[ADDRESSES[0]], lambda: f"the NPU with the flag; {reasons()}")
+        until(lambda: "device-share is off: run npu-smi set -t device-share -i 5 -c 0 -d 1" in reasons()[ADDRESSES[1]], lambda: f"the NPU without; {reasons()}")
+        report("True", "")
+        until(lambda: "no device-share status of NPU 5" in reasons()[ADDRESSES[1]], lambda: f"an answer that is not known; {reasons()}")
+        report("True", "True")
+        until(lambda: not any(reasons().values()), lambda: f"both NPUs; {reasons()}")
+        os.unlink(os.path.join(flags, ADDRESSES[0]))
+        until(lambda: reasons()[ADDRESSES[0]], "the NPU that the program has not reported")
+
+
+def with_attribute(pattern, text):
+    def change(root, address, _):
+        (path,) = glob.glob(f"{root}/sys/devices/pci0000:00/{address}/{pattern}")
+        with open(path, "w") as file:
+            file.write(text)
+
+    return change
+
+
+def fallen_off(root, address, _):
+    """A card that does not answer on the bus."""
+    with open(f"{root}/sys/devices/pci0000:00/{address}/config", "wb") as file:
+        file.write(b"\xff" * 64)
+
+
+def uncorrected(root, _, number):
+    with open(f"{root}/sys/devices/virtual/neuron_device/neuron{number}/stats/hardware/mem_ecc_uncorrected", "w") as file:
+        file.write("3\n")
+
+
+def without_info(root, _, number):
+    os.unlink(f"{root}/proc/kunlun/dev{number}/info")
+
+
+# Presets whose health is not, or not only, that of the bus: what is wrong, and what is shown.
+FAILURES = {
+    "aws-neuron": (uncorrected, "mem_ecc_uncorrected is 3"),
+    "intel-gaudi": (with_attribute("status", "Malfunction"), "status is Malfunction"),
+    "kunlunxin-xpu": (without_info, "/info is missing"),
+    "rebellions": (with_attribute("rebellions/rbln*/status", "3"), "status is 3"),
+}
+
+
+class Health(NodeTest):
+    def test_failures(self):
+        """One of two devices of each preset with probes has failed, by what its driver shows, or else on the bus."""
+        lines, shown = [], {}
+        for place, preset in enumerate(HOSTS):
+            head = subprocess.run([program("devplugctl"), "presets", preset], capture_output=True, text=True, check=True, timeout=60).stdout
+            if "health" not in head:
+                continue
+            change, shown[preset] = FAILURES.get(preset, (fallen_off, "bus"))
+            self.assertTrue(preset in FAILURES or 'probe = "pci"' in head)
+            root = self.node.path(preset)
+            host_of_one_node(root, place, False, preset)
+            change(root, f"0000:{16 + place}:00.0", 2 * place)
+            lines.append(f'{{ name = "vendor.example/{preset}"; preset = "{preset}"; host_root = "{root}"; }}')
+        self.node.configure(*lines)
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(**dict.fromkeys(shown, 1))
+        for preset, text in shown.items():
+            with self.subTest(preset):
+                reasons = [d["reason"] for d in self.node.resource(f"vendor.example/{preset}")["devices"]]
+                self.assertIn(text, reasons[0])
+                self.assertEqual(reasons[1], "")
 
 
 class Renumbered(NodeTest):
@@ -453,7 +722,7 @@ class Renumbered(NodeTest):
 
     def test_P21_driver_loaded_again(self):
         for place, preset in enumerate(HOSTS):
-            host_of_one_node(self.node.path(preset), place, False)
+            host_of_one_node(self.node.path(preset), place, False, preset)
         self.configure()
         self.node.start_kubelet()
         self.node.start()
@@ -465,7 +734,7 @@ class Renumbered(NodeTest):
         self.node.stop()
         for place, preset in enumerate(HOSTS):
             shutil.rmtree(self.node.path(preset))
-            host_of_one_node(self.node.path(preset), place, True)
+            host_of_one_node(self.node.path(preset), place, True, preset)
         self.node.start()
         self.node.await_serving()
         for preset in HOSTS:

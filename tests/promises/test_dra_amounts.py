@@ -192,7 +192,8 @@ class Amounts(DraTest):
             with self.subTest(amount=text):
                 self.assertIn("is not a quantity", self.refusal(self.allocated(f"text-{text}".lower().replace(" ", ""), self.result(device, text))))
         # All notations, and the name with the driver's domain.
-        for number, (amount, gibibytes) in enumerate((("4294967296", "4"), ("4.0Gi", "4"), ("4096Mi", "4"), ("4294967296000m", "4"))):
+        for number, (amount, gibibytes) in enumerate((("4294967296", "4"), ("4.0Gi", "4"), ("4096Mi", "4"), ("4294967296000m", "4"), ("4294967.296e3", "4"),
+                                                     ("0", "0"))):
             claim = self.allocated(f"form-{number}", self.result(device, consumedCapacity={f"{DRIVER}/memory": amount}))
             self.assertEqual(self.get(claim)[0]["MEMORY"], gibibytes)
             self.free(claim)
@@ -219,6 +220,23 @@ class Amounts(DraTest):
         answers = [self.get(claim) for claim in small[:4]] + [self.refusal(small[4])]
         self.assertEqual([answer[0]["MEMORY"] for answer in answers[:4]], ["12"] * 4)
         self.assertIn("of which 79Gi are prepared for the claims default/b, default/small-0, default/small-1 and 2 more", answers[4])
+
+    def test_new_policy(self):
+        """Rules that change hold for the next claims, and claims from before keep their amounts, also beyond what a device has now."""
+        self.start()
+        old = self.claim("old", "5Gi")
+        self.assertEqual(self.get(old)[0]["MEMORY"], "5")
+        self.configure(self.card('{ name = "memory"; value = "16Gi"; step = "8Gi"; default = "8Gi"; }'))
+        self.assertEqual(self.ctl("reload").returncode, 0)
+        self.await_pool(lambda pool: [found["capacity"]["memory"]["value"] for found in pool.values()] == ["16Gi"])
+        new = self.claim("new", "1Gi")
+        self.assertEqual(self.get(new)[0]["MEMORY"], "8")
+        self.assertIsNone(self.claim("more", "1Gi"))
+        self.configure(self.card('{ name = "memory"; value = "4Gi"; step = "1Gi"; }'))
+        self.assertEqual(self.ctl("reload").returncode, 0)
+        self.await_pool(lambda pool: [found["capacity"]["memory"]["value"] for found in pool.values()] == ["4Gi"])
+        self.assertEqual([self.get(claim)[0]["MEMORY"] for claim in (old, new)], ["5", "8"])
+        self.assertIn("do not fit", self.refusal(self.allocated("late", self.result(self.api.device_named(RESOURCE, 0), "1Gi"))))
 
     # --- servers that drop the fields
 

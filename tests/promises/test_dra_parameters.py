@@ -59,6 +59,8 @@ class DraParameters(DraTest):
                 ("fast/7/true/none", [entry({"mode": "fast"}), entry({"mode": "exact", "level": 6, "trace": True}, "FromClass"),
                                       entry({"level": 7}, "FromClass")]),
                 ("exact/2/false/none", [entry({"mode": "exact"}, requests=["r"])]),
+                # Up to 1.36, entries of a class name requests, and may be there twice.
+                ("exact/2/false/none", [entry({"mode": "exact"}, "FromClass", requests=["r"])] * 2),
                 ("exact/2/false/none", [entry({"mode": "exact"}, requests=["x", "r/one"])]),
                 ("fast/2/false/none", [entry({"mode": "exact"}, requests=["r/two"]), entry({"mode": "exact"}, requests=["r/on"]),
                                        entry({"mode": "exact"}, requests=["other"])]),

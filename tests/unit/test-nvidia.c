@@ -199,6 +199,7 @@ static void test_instances(void **state)
 	expect_ids("nvidia", ENTRY, "MIG-" GPU_A ":1:0 MIG-" GPU_A ":2:0 " GPU_B " ");
 	expect_ids("nvidia", "{ libraries = false; mig = \"only\"; }",
 		"MIG-" GPU_A ":1:0 MIG-" GPU_A ":2:0 ");
+	assert_true(strings_contain(&found("MIG-" GPU_A ":2:0")->claims, "<pci:0000:3b:00.0"));
 	expect_variable("MIG-" GPU_A ":2:0", "gi", "2");
 	expect_variable("MIG-" GPU_A ":2:0", "ci", "0");
 	expect_variable("MIG-" GPU_A ":2:0", "gpu_uuid", GPU_A);

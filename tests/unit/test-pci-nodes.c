@@ -102,6 +102,7 @@ static void test_mdev(void **state)
 	expect_variable_of(0, "bdf", "0000:03:00.0");
 	expect_variable_of(0, "mdev_type", "nvidia-222");
 	expect_variable_of(0, "iommu_group", "61");
+	assert_true(strings_contain(&scan.devices[0]->claims, "<pci:0000:03:00.0"));
 	assert_int_equal(scan.devices[0]->n_numa, 1);
 	expect("{ access = \"mdev\"; mdev_type = \"nvidia-233\"; vendor = 0x10de; }",
 		UUID_2 "! it has no IOMMU group: load the module that adds VFIO to nvidia\n");

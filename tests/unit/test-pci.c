@@ -37,6 +37,8 @@ static void test_roles(void **state)
 	plant_host();
 	expect_ids("pci", "{ vendor = 0x8086; role = \"pf\"; }", "0000:6b:00.0 ");
 	expect_ids("pci", "{ vendor = 0x8086; role = \"vf\"; }", "0000:6b:00.1 0000:6b:00.2 ");
+	assert_true(strings_contain(&scan.devices[0]->claims, "pci:0000:6b:00.1"));
+	assert_true(strings_contain(&scan.devices[0]->claims, "<pci:0000:6b:00.0"));
 	expect_variable_of(0, "pf", "0000:6b:00.0");
 	expect_variable_of(0, "vf", "0");
 	expect_variable_of(1, "vf", "1");

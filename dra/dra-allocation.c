@@ -127,11 +127,12 @@ static int set_parameters(json_t *device, const json_t *config, const char *driv
 /* --- devices --- */
 
 /* A device may have got counters, or lost them, since it was allocated. */
-static bool is_pool(const char *name, const char *pool)
+static bool is_pool(const char *name, const struct dra_known *known)
 {
-	const char *rest = startswith(name, pool);
+	_cleanup_free_ char *parts = NULL;
 
-	return rest && (!*rest || streq(rest, DRA_PARTS_POOL));
+	return streq(name, known->pool) ||
+		(dra_parts_pool(known->pool, known->driver, &parts) >= 0 && streq(name, parts));
 }
 
 /* What metadata contains of a device, by dra-claim.h. A device that is only held has no attributes
@@ -173,7 +174,7 @@ static int add_result(json_t *devices, json_t *metadata, const json_t *result, c
 	if (!known->names)
 		return error_set(error, -EAGAIN,
 			"devplugd has just started and does not know its devices yet");
-	if (!is_pool(text_of(result, "pool"), known->pool))
+	if (!is_pool(text_of(result, "pool"), known))
 		return error_set(error, -EXDEV,
 			"device %s belongs to the pool %s, but the pool of this node is %s", name,
 			text_of(result, "pool"), known->pool);
@@ -187,7 +188,7 @@ static int add_result(json_t *devices, json_t *metadata, const json_t *result, c
 			"the claim contains more than %d devices of this driver; request fewer",
 			DRA_DEVICES_MAX);
 	if (!found)
-		return error_set(error, -ENODEV,
+		return error_set(error, known->published ? -ENODEV : -EAGAIN,
 			"device %s is not on this node any more, or its resource has not reported "
 			"it yet; if this lasts, delete the pod, so that another device is allocated",
 			name);

@@ -17,6 +17,7 @@ struct dra_known {
 	const json_t *names; /* as in struct dra_inventory; NULL: nothing yet */
 	const json_t *held;  /* as in struct dra_inventory_options. A claim that holds a device may
 			      * be prepared again after the resource got another driver. */
+	bool published;      /* the server stores the names, so no other one comes soon */
 };
 
 /* Makes the document for the supervisor (supervisor/books/dra-claim.h) from the claim with that

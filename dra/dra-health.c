@@ -17,7 +17,7 @@
 
 struct dra_health {
 	struct rpc_server *server;
-	const char *pool;
+	const char *node, *driver;
 	json_t *names; /* NULL: not known yet */
 	sd_event_source *timer;
 };
@@ -46,8 +46,8 @@ static void fill_device(struct device_block *block, const char *pool, const char
 		block->health.message = (char *)(uintptr_t)reason;
 }
 
-static int encode(const json_t *names, const char *pool, int64_t now, bool reasons,
-	uint8_t **ret_data, size_t *ret_size)
+static int encode(const json_t *names, const char *node, const char *driver, int64_t now,
+	bool reasons, uint8_t **ret_data, size_t *ret_size)
 {
 	Drahealth__NodeWatchResourcesResponse response =
 		DRAHEALTH__NODE_WATCH_RESOURCES_RESPONSE__INIT;
@@ -58,13 +58,13 @@ static int encode(const json_t *names, const char *pool, int64_t now, bool reaso
 	const char *name;
 	json_t *device;
 
-	if (!blocks || !devices || format_text(&parts, "%s" DRA_PARTS_POOL, pool) < 0)
+	if (!blocks || !devices || dra_parts_pool(node, driver, &parts) < 0)
 		return -ENOMEM;
 	json_object_foreach((json_t *)(uintptr_t)names, name, device)
 	{
 		struct device_block *block = &blocks[response.n_devices];
 
-		fill_device(block, json_object_get(device, "part") ? parts : pool, name, device,
+		fill_device(block, json_object_get(device, "part") ? parts : node, name, device,
 			now, reasons);
 		devices[response.n_devices++] = &block->health;
 	}
@@ -72,19 +72,19 @@ static int encode(const json_t *names, const char *pool, int64_t now, bool reaso
 	return message_pack(&response.base, ret_data, ret_size);
 }
 
-int dra_health_encode(
-	const json_t *names, const char *pool, int64_t now, uint8_t **ret_data, size_t *ret_size)
+int dra_health_encode(const json_t *names, const char *node, const char *driver, int64_t now,
+	uint8_t **ret_data, size_t *ret_size)
 {
 	uint8_t *data;
 	size_t size;
 	int r;
 
-	r = encode(names, pool, now, true, &data, &size);
+	r = encode(names, node, driver, now, true, &data, &size);
 	if (r < 0)
 		return r;
 	if (size > KUBELET_MESSAGE_MAX) {
 		free(data);
-		return encode(names, pool, now, false, ret_data, ret_size);
+		return encode(names, node, driver, now, false, ret_data, ret_size);
 	}
 	*ret_data = data;
 	*ret_size = size;
@@ -96,7 +96,7 @@ static void publish(struct dra_health *health)
 	uint8_t *data;
 	size_t size;
 
-	if (dra_health_encode(health->names, health->pool,
+	if (dra_health_encode(health->names, health->node, health->driver,
 		    (int64_t)(now_usec(CLOCK_REALTIME) / USEC_PER_SEC), &data, &size) < 0)
 		log_warning("the kubelet does not get the health of devices: out of memory");
 	else
@@ -124,8 +124,8 @@ void dra_health_set(struct dra_health *health, json_t *names)
 		publish(health);
 }
 
-int dra_health_new(
-	sd_event *event, struct rpc_server *server, const char *pool, struct dra_health **ret)
+int dra_health_new(sd_event *event, struct rpc_server *server, const char *node, const char *driver,
+	struct dra_health **ret)
 {
 	_cleanup_(dra_health_freep) struct dra_health *health = calloc(1, sizeof(*health));
 	int r;
@@ -133,7 +133,8 @@ int dra_health_new(
 	if (!health)
 		return -ENOMEM;
 	health->server = server;
-	health->pool = pool;
+	health->node = node;
+	health->driver = driver;
 	r = sd_event_add_time_relative(event, &health->timer, CLOCK_MONOTONIC, REPEAT_INTERVAL,
 		USEC_PER_SEC, on_repeat, health);
 	if (r >= 0)

@@ -15,17 +15,17 @@
 
 struct dra_health;
 
-/* `pool` outlives it. */
-int dra_health_new(
-	sd_event *event, struct rpc_server *server, const char *pool, struct dra_health **ret);
+/* `node` and `driver` outlive it. */
+int dra_health_new(sd_event *event, struct rpc_server *server, const char *node, const char *driver,
+	struct dra_health **ret);
 
 /* The current devices by name, see struct dra_inventory; they do not change any more. */
 void dra_health_set(struct dra_health *health, json_t *names);
 
 /* Makes the message. Omits the reasons if it would be larger than the kubelet accepts. `now`:
  * seconds since the epoch. Returns 0 or -ENOMEM. */
-int dra_health_encode(
-	const json_t *names, const char *pool, int64_t now, uint8_t **ret_data, size_t *ret_size);
+int dra_health_encode(const json_t *names, const char *node, const char *driver, int64_t now,
+	uint8_t **ret_data, size_t *ret_size);
 
 struct dra_health *dra_health_free(struct dra_health *health);
 DEFINE_CLEANUP(struct dra_health *, dra_health_free)

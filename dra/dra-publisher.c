@@ -34,6 +34,8 @@
 /* No pool reaches this generation by changes. A slice with a higher one is deleted and does not
  * count. */
 #define GENERATION_MAX (INT64_MAX / 2)
+/* What devplugd may not use of a server, also if no slice would. */
+#define BY_RELEASE (1U << LACK_COUNTERS | 1U << LACK_SHARED_COUNTERS)
 
 enum step { STEP_IDLE, STEP_NODE, STEP_RELEASE, STEP_LIST, STEP_WRITE };
 
@@ -141,6 +143,12 @@ static void forget_node(struct dra_publisher *publisher)
 	publisher->node_uid = NULL;
 }
 
+/* Only those with an effect, as far as the release shows them. */
+static unsigned reported_lacks(const struct dra_publisher *publisher)
+{
+	return (publisher->lacks & ~BY_RELEASE) | publisher->inventory.missed;
+}
+
 static void report(struct dra_publisher *publisher, const char *failure)
 {
 	bool known = publisher->stored && json_object_size(publisher->stored) > 0;
@@ -148,7 +156,7 @@ static void report(struct dra_publisher *publisher, const char *failure)
 	const struct dra_pool_state state = {
 		.generation = known ? (uint64_t)publisher->generation : 0,
 		.slices = json_object_size(publisher->stored),
-		.lacks = publisher->lacks,
+		.lacks = reported_lacks(publisher),
 		.failure = failure,
 	};
 
@@ -613,12 +621,30 @@ static void read_list(struct dra_publisher *publisher, const char *continuation)
 	ask(publisher, "GET", path, NULL, on_list);
 }
 
+/* What a server of the release lacks although it stores the fields. A release that is not known
+ * lacks all of it. */
+static unsigned lacks_of_release(const char *release)
+{
+	static const struct {
+		enum slice_lack lack;
+		unsigned since; /* 1.N */
+	} rows[] = { { LACK_COUNTERS, 35 }, { LACK_SHARED_COUNTERS, 37 } };
+	unsigned major = 0, minor = 0, lacks = 0;
+
+	(void)sscanf(release, "v%u.%u", &major, &minor);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (major < 1 || (major == 1 && minor < rows[i].since))
+			lacks |= 1U << rows[i].lack;
+	return lacks;
+}
+
 /* Another release may have what the former one lacked. */
 static void on_release(const struct dra_answer *answer, void *userdata)
 {
 	struct dra_publisher *publisher = userdata;
 	const char *release = text_of(answer->body, "gitVersion");
 	_cleanup_free_ char *before = NULL;
+	unsigned lacks = publisher->lacks;
 
 	/* While the server restarts with another release, the one before stays known. */
 	if (answer->failure && (answer->code == 0 || answer->code >= 500)) {
@@ -629,15 +655,19 @@ static void on_release(const struct dra_answer *answer, void *userdata)
 	publisher->release = strdup(release);
 	if (before && !streq(before, release)) {
 		publisher->tried = 0;
-		if (publisher->lacks)
-			(void)rebuild(publisher, publisher->resources, publisher->held, 0);
+		lacks = 0;
 	}
-	read_list(publisher, "");
+	lacks |= lacks_of_release(release);
+	if (lacks != publisher->lacks &&
+		rebuild(publisher, publisher->resources, publisher->held, lacks) < 0)
+		fail_round_text(publisher, "out of memory");
+	else
+		read_list(publisher, "");
 }
 
 static void read_release(struct dra_publisher *publisher)
 {
-	if (publisher->release && !publisher->lacks) {
+	if (publisher->release && !reported_lacks(publisher)) {
 		read_list(publisher, "");
 		return;
 	}

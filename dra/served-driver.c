@@ -142,6 +142,7 @@ static struct dra_known get_known(void *userdata)
 		.pool = driver->options.node,
 		.names = dra_publisher_names(driver->publisher),
 		.held = driver->held,
+		.published = dra_publisher_published(driver->publisher),
 	};
 }
 
@@ -186,7 +187,7 @@ static int start(struct served_driver *driver)
 			options->event, options->api, driver->name, &driver->claim_status);
 	return r < 0 ? r
 		     : dra_health_new(options->event, dra_node_server(driver->node), options->node,
-			       &driver->health);
+			       driver->name, &driver->health);
 }
 
 int served_driver_new(

@@ -243,6 +243,11 @@ def check_slice(new, old, release):
     check_unique("spec.sharedCounters", [one["name"] for one in sets])
     for i, one in enumerate(sets):
         check_counters(f"spec.sharedCounters[{i}]", one["name"], one["counters"])
+    for i, device in enumerate(devices):
+        for k, use in enumerate(device.get("consumesCounters", [])):
+            if not release.at_least("1.35") and use["counterSet"] not in [one["name"] for one in sets]:
+                raise invalid(f"spec.devices[{i}].consumesCounters[{k}]", f"Invalid value: {use['counterSet']!r}: must reference a counterSet "
+                              "defined in the ResourceSlice sharedCounters")
     consumed = sum(len(use["counters"]) for device in devices for use in device.get("consumesCounters", []))
     if consumed > CONSUMED_COUNTERS_MAX:
         raise invalid("spec.devices", f"Too many: {consumed}: must consume at most {CONSUMED_COUNTERS_MAX} counters in all")

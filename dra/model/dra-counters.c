@@ -7,6 +7,8 @@
 #include "dra/model/dra-counters.h"
 
 #include "common/json-read.h"
+#include "dra/model/slice-amounts.h"
+#include "dra/model/slice-lacks.h"
 #include "drivers/model/device.h"
 
 /* Larger values would have another form in the server's answer. */
@@ -16,7 +18,7 @@ struct unit {
 	const char *resource, *id;
 	const json_t *hardware;
 	size_t parent; /* of the tree of its component */
-	bool shared;
+	enum slice_use use;
 	const struct unit *next; /* of its component */
 };
 
@@ -36,6 +38,8 @@ struct component {
 };
 
 struct building {
+	const char *driver;
+	unsigned lacks;
 	struct unit *units;
 	size_t n_units;
 	struct piece *pieces;
@@ -105,7 +109,7 @@ static int add_unit(struct building *building, const char *resource, const json_
 		.id = text_of(device, "id"),
 		.hardware = hardware,
 		.parent = at,
-		.shared = json_is_true(json_object_get(device, "shared")),
+		.use = slice_use_of(device, building->driver, building->lacks),
 	};
 	for (size_t i = 0; i < json_array_size(hardware) && r >= 0; i++) {
 		const char *entry = json_string_value(json_array_get(hardware, i));
@@ -216,16 +220,28 @@ static bool is_repeated(const struct piece *piece, const struct piece *const *ot
 	return false;
 }
 
-/* Whether counters can exclude the devices of a component. Counters of shared devices would exclude
- * their replicas. */
-static bool can_count(const struct component *component)
+/* Whether counters can exclude the devices of a component from each other. Counters of replicas,
+ * and of parts, would exclude these, too. A device that claims share by amount consumes its
+ * counters once. */
+static bool can_consume(struct building *building, const struct component *component)
+{
+	unsigned needs = 1U << LACK_COUNTERS;
+
+	for (const struct unit *unit = component->units; unit; unit = unit->next) {
+		if (unit->use == SLICE_SHARE)
+			needs |= 1U << LACK_SHARED_COUNTERS;
+		if (unit->use == SLICE_REPLICA || unit->use == SLICE_PART)
+			return false;
+	}
+	building->counters->missed |= needs & building->lacks;
+	return !(needs & building->lacks);
+}
+
+static bool has_room(const struct component *component)
 {
 	const struct piece *counted[DRA_COUNTERS_MAX];
 	size_t n = 0;
 
-	for (const struct unit *unit = component->units; unit; unit = unit->next)
-		if (unit->shared)
-			return false;
 	for (struct piece *piece = component->pieces; piece; piece = piece->next) {
 		if (json_array_size(piece->parts) > VALUE_MAX)
 			return false;
@@ -335,7 +351,7 @@ static void divide(struct building *building, struct component *components)
 	}
 }
 
-static int decide(struct building *building, bool lacking)
+static int decide(struct building *building)
 {
 	_cleanup_free_ struct component *components =
 		calloc(building->n_units + 1, sizeof(*components));
@@ -348,8 +364,9 @@ static int decide(struct building *building, bool lacking)
 
 		if (!component->pieces)
 			continue;
-		r = lacking || !can_count(component) ? leave_out(building, component)
-						     : make_set(building, component);
+		r = has_room(component) && can_consume(building, component)
+			? make_set(building, component)
+			: leave_out(building, component);
 	}
 	return r;
 }
@@ -365,7 +382,8 @@ static void building_done(struct building *building)
 	json_decref(building->by_name);
 }
 
-int dra_counters_build(const json_t *resources, bool lacking, struct dra_counters *ret)
+int dra_counters_build(
+	const json_t *resources, const char *driver, unsigned lacks, struct dra_counters *ret)
 {
 	struct dra_counters counters = {
 		.uses = json_object(),
@@ -373,7 +391,12 @@ int dra_counters_build(const json_t *resources, bool lacking, struct dra_counter
 		.wholes = json_object(),
 		.left_out = json_object(),
 	};
-	struct building building = { .by_name = json_object(), .counters = &counters };
+	struct building building = {
+		.driver = driver,
+		.lacks = lacks,
+		.by_name = json_object(),
+		.counters = &counters,
+	};
 	const json_t *resource, *device;
 	size_t i, k;
 	int r = building.by_name && counters.left_out ? 0 : -ENOMEM;
@@ -387,7 +410,7 @@ int dra_counters_build(const json_t *resources, bool lacking, struct dra_counter
 		}
 	}
 	if (r >= 0)
-		r = decide(&building, lacking);
+		r = decide(&building);
 	building_done(&building);
 	if (r < 0)
 		dra_counters_done(&counters);

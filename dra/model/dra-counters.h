@@ -23,12 +23,15 @@ struct dra_counters {
 	json_t *wholes;   /* by key: the device contains parts */
 	json_t *left_out; /* by key: not offered, because a device of an earlier resource has its
 			   * hardware, and the server has no counters, the set would be too large,
-			   * or the device is shared */
+			   * or a device has replicas, or parts for default amounts */
+	unsigned missed;  /* of LACK_COUNTERS and LACK_SHARED_COUNTERS, those for which devices are
+			   * left out */
 };
 
-/* `resources` as for dra_inventory_build(); `lacking`: the server has no counters. Returns 0 or
- * -ENOMEM. */
-int dra_counters_build(const json_t *resources, bool lacking, struct dra_counters *ret);
+/* `resources` as for dra_inventory_build(), `lacks`: bits of enum slice_lack. Returns 0 or -ENOMEM.
+ */
+int dra_counters_build(
+	const json_t *resources, const char *driver, unsigned lacks, struct dra_counters *ret);
 void dra_counters_done(struct dra_counters *counters);
 
 /* The key of a device; NULL: no memory. */

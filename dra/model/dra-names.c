@@ -50,9 +50,14 @@ bool dra_name_is_valid(const char *text, size_t maximum)
 		length;
 }
 
+int dra_parts_pool(const char *node, const char *driver, char **ret)
+{
+	return format_text(ret, "%s/%s", node, driver);
+}
+
 bool dra_pool_is_of_parts(const char *pool)
 {
-	return streq(strchrnul(pool, '/'), DRA_PARTS_POOL);
+	return strchr(pool, '/');
 }
 
 void dra_device_name(

@@ -29,15 +29,17 @@
 #define DRA_METADATA_ALTERNATIVES "alternatives"
 #define DRA_METADATA_POD_CLAIM    "pod_claim"
 
-/* Behind the name of the node: the pool of the devices that consume counters. */
-#define DRA_PARTS_POOL "/parts"
-
 /* Whether a text can be the name or uid of a Kubernetes object and one part of a path: it is not
  * empty, at most `maximum` bytes long, consists only of letters, digits, "-" and ".", and does not
  * begin with ".". */
 bool dra_name_is_valid(const char *text, size_t maximum);
 
-/* Whether a pool of any node is the one of the devices that consume counters. */
+/* The pool of the devices that consume counters, "NODE/DRIVER" (malloc'ed): schedulers before 1.37
+ * mix up the counters of pools that have one name (kubernetes/kubernetes#140435). Returns 0 or
+ * -ENOMEM. */
+int dra_parts_pool(const char *node, const char *driver, char **ret);
+
+/* Whether a pool of any node is such a one. */
 bool dra_pool_is_of_parts(const char *pool);
 
 /* The name of an offered id ("gpu-0", or "gpu-0#3") of a resource in a ResourceSlice; no two of a

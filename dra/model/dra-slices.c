@@ -531,10 +531,9 @@ int dra_inventory_build(const json_t *resources, const struct dra_inventory_opti
 	};
 	const json_t *resource;
 	size_t i;
-	int r = !units || !waiting
-		? -ENOMEM
-		: dra_counters_build(
-			  resources, options->lacks & 1U << LACK_COUNTERS, &building.counters);
+	int r = !units || !waiting ? -ENOMEM
+				   : dra_counters_build(resources, options->driver, options->lacks,
+					     &building.counters);
 
 	json_array_foreach(resources, i, resource) if (r >= 0) r =
 		add_resource(&building, resource);
@@ -545,6 +544,7 @@ int dra_inventory_build(const json_t *resources, const struct dra_inventory_opti
 		r = -ENOMEM;
 	if (r >= 0)
 		r = add_parts(&building);
+	inventory.missed = building.counters.missed;
 	dra_counters_done(&building.counters);
 	json_decref(building.parts);
 	json_decref(building.wholes);
@@ -631,14 +631,16 @@ json_t *dra_slice_object(
 	json_t *slice = json_array_get(inventory->slices, number), *object;
 	bool parts = json_is_object(slice);
 	json_t *sets = json_object_get(slice, "sharedCounters");
-	char prefix[400], name[400];
+	_cleanup_free_ char *name = NULL;
+	char prefix[400];
 
-	(void)snprintf(name, sizeof(name), "%s%s", pool->node, parts ? DRA_PARTS_POOL : "");
+	if (parts && dra_parts_pool(pool->node, pool->driver, &name) < 0)
+		return NULL;
 	(void)snprintf(prefix, sizeof(prefix), "%05zx-%s-%s-", number, pool->driver, pool->node);
 	object = json_pack("{s:s, s:s, s:{s:s}, s:{s:s, s:s, s:{s:s, s:I, s:I}, s:O*, s:O*}}",
 		"apiVersion", DRA_API_VERSION, "kind", "ResourceSlice", "metadata", "generateName",
 		prefix, "spec", "driver", pool->driver, "nodeName", pool->node, "pool", "name",
-		name, "generation", pool->generation, "resourceSliceCount",
+		name ?: pool->node, "generation", pool->generation, "resourceSliceCount",
 		(json_int_t)count_slices(inventory, parts), "devices",
 		parts ? json_object_get(slice, "devices") : slice, "sharedCounters", sets);
 	if (object && pool->node_uid &&

@@ -33,6 +33,10 @@ static const struct {
 	[LACK_LISTS] = { { "spec.devices[].attributes[].ints" }, "spec.devices[].attributes[]",
 		"attributes with several values (feature gate DRAListTypeAttributes): the NUMA node "
 		"is published as one number" },
+	[LACK_SHARED_COUNTERS] = { { NULL }, NULL,
+		"counters of devices that are shared by amount (Kubernetes 1.37): of the devices "
+		"that share hardware with them (overlap = \"exclusive\"), only those of the first "
+		"resource are in the ResourceSlices" },
 	[LACK_OTHER] = { { NULL }, NULL,
 		"a field that devplugd publishes: the log has its name; devices are published "
 		"without it" },

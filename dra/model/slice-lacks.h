@@ -13,11 +13,14 @@
 /* In the order of the table in slice-lacks.c. */
 enum slice_lack {
 	LACK_TAINTS,
-	LACK_COUNTERS,
-	LACK_NOTICES, /* taints with the effect None */
-	LACK_AMOUNTS, /* devices that claims share by amount */
-	LACK_LISTS,   /* attributes with several values */
-	LACK_OTHER,   /* a field that is not in the table */
+	LACK_COUNTERS,        /* a server before 1.35 wants them in the slice of the devices */
+	LACK_NOTICES,         /* taints with the effect None */
+	LACK_AMOUNTS,         /* devices that claims share by amount */
+	LACK_LISTS,           /* attributes with several values */
+	LACK_SHARED_COUNTERS, /* counters of devices that claims share by amount: before 1.37, the
+			       * scheduler allocates exclusive parts twice
+			       * (kubernetes/kubernetes#139040). Only the release shows it */
+	LACK_OTHER,           /* a field that is not in the table */
 	_LACK_MAX,
 };
 

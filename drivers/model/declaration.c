@@ -289,10 +289,6 @@ static void check_capacities(const struct declaration *declaration, struct repor
 		(void)report_add(report, &declaration->share.origin, "share.replicas",
 			"cannot be used with \"capacity\", because replicas would share a device "
 			"without regard to the amounts: remove one of them");
-	if (declaration->capacity.count > 0 && declaration->overlap == OVERLAP_EXCLUSIVE)
-		(void)report_add(report, &declaration->origin, "overlap",
-			"cannot be \"exclusive\" with \"capacity\", because several claims share "
-			"such a device: remove one of them");
 }
 
 /* Where a template is. */

@@ -219,15 +219,18 @@ class Use:
 
     def excludes(self, other):
         """Whatever is left of the device."""
+        if self.unit == other.unit and self.amount and other.amount:
+            return False
         if self.pieces or other.pieces:
             return bool(self.pieces & other.pieces)
-        if self.unit != other.unit or (self.amount and other.amount):
+        if self.unit != other.unit:
             return False
         return not (self.replica and other.replica) or self.replica == other.replica
 
 
 class HardwareSteps(Steps):
-    """Two cards of two parts each, both offered, by the device plugin or by DRA; and two devices with memory."""
+    """Two cards of two parts each, both offered, by the device plugin or by DRA, where claims may share the cards by amount; and two
+    devices with memory."""
     COUNT = 60
     STEPS = {"add": 14, "retry": 6, "remove": 10, "steal": 3, "plugin": 8, "mode": 3, "release": 1, "kill_driver": 1, "kill_daemon": 1,
              "kill_kubelet": 1, "restart_host": 1, "outage": 2}
@@ -237,7 +240,7 @@ class HardwareSteps(Steps):
     def setUp(self):
         super().setUp()
         self.serves = {"card": "dra", "part": "dra"}
-        self.form = self.FORMS[0]
+        self.form, self.card_form = self.FORMS[:2]
         self.plugin_pods = {}  # what each has, by its name
         self.wanted = {}       # by claims: what they have in the API server
         self.seen = {}         # how their devices were offered
@@ -251,7 +254,7 @@ class HardwareSteps(Steps):
                           for pair in ((0, 1), (2, 3)))
         for name, match in (("card", f"( {cards} )"), ("part", '"%s"' % self.node.path("dev/p*"))):
             yield (f'{{ name = "vendor.example/{name}"; driver = "path"; match = {match}; overlap = "exclusive"; '
-                   f'serve = "{self.serves[name]}"; }}')
+                   f'serve = "{self.serves[name]}"; {self.card_form if name == "card" else ""} }}')
         yield self.resource("mem", self.form, count=2)
 
     def kubelet_keys(self):
@@ -358,11 +361,12 @@ class HardwareSteps(Steps):
         wanted = {resource: self.chance.choice((1, 1, 2, 3)) for resource in self.chance.sample(offered, self.chance.randint(1, len(offered)))}
         # A scheduler makes claims of limits only where the kubelet has no such devices of a device plugin.
         limits = {"vendor.example/mem": self.chance.randint(1, 3)} if self.chance.random() < 0.3 else None
-        amount = {"capacity": {"requests": {"memory": f"{self.chance.randint(1, 5)}Gi"}}} if self.form == self.FORMS[0] and self.can_share() else {}
+        shared = [name for name, form in (("mem", self.form), ("card", self.card_form)) if form == self.FORMS[0] and self.can_share()]
+        amount = {"capacity": {"requests": {"memory": f"{self.chance.randint(1, 5)}Gi"}}}
         if self.api.pool() is None:
             return
         claim = (self.api.schedule_limits(name, [limits]) if limits else self.api.schedule(f"c-{name}", [
-            (resource, f"{resource}.vendor.example", count, amount if resource == "mem" else {}) for resource, count in wanted.items()]))
+            (resource, f"{resource}.vendor.example", count, amount if resource in shared else {}) for resource, count in wanted.items()]))
         if claim:
             self.take_wanted(claim)
             self.pods[name] = claim
@@ -395,7 +399,7 @@ class HardwareSteps(Steps):
         if taken and not self.away:
             device, use = self.chance.choice(taken)
             name, self.number = f"thief{self.number}", self.number + 1
-            self.api.allocate(name, DRIVER, [("r", device)], pool=self.chance.choice(("node-a", "node-a/parts")))
+            self.api.allocate(name, DRIVER, [("r", device)], pool=self.chance.choice(("node-a", f"node-a/{DRIVER}")))
             claim = self.api.claims["default", name]
             pod = self.pod(name, claim)
             self.assertTrue(pod.get("reason"), f"{use}: {pod}: {self.uses()}")
@@ -404,8 +408,11 @@ class HardwareSteps(Steps):
 
     def step_mode(self):
         """A resource moves between DRA and the device plugin, or is shared in another way."""
-        if self.chance.random() < 0.5:
+        chance = self.chance.random()
+        if chance < 0.4:
             self.form = self.chance.choice(self.FORMS)
+        elif chance < 0.6:
+            self.card_form = self.chance.choice(self.FORMS[:2])
         else:
             resource = self.chance.choice(sorted(self.serves))
             self.serves[resource] = "plugin" if self.serves[resource] == "dra" else "dra"

@@ -18,7 +18,8 @@ from node import SEED, scaled, until
 from tool import ToolTest
 
 
-PARTS = "node-a/parts"
+PARTS = f"node-a/{DRIVER}"
+MEMORY = 'capacity = ( { name = "memory"; value = "8Gi"; step = "1Gi"; default = "2Gi"; } );'
 
 
 class ExclusiveParts(ToolTest):
@@ -215,11 +216,12 @@ class ExclusiveClaims(DraTest):
         for number in range(count):
             os.mknod(self.node.path(f"dev/p{number}"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
 
-    def resources(self, cards, parts, serve="dra", part_serve="dra", part_more=""):
+    def resources(self, cards, parts, serve="dra", part_serve="dra", card_more="", part_more=""):
         """Cards of so many parts each."""
         entries = ", ".join("{ paths = ( %s ); }" % ", ".join('{ path = "%s"; }' % self.node.path(f"dev/p{card * parts + part}")
                                                              for part in range(parts)) for card in range(cards))
-        return (f'{{ name = "vendor.example/card"; driver = "path"; match = ( {entries} ); overlap = "exclusive"; serve = "{serve}"; }}',
+        return (f'{{ name = "vendor.example/card"; driver = "path"; match = ( {entries} ); overlap = "exclusive"; serve = "{serve}"; '
+                f'{card_more} }}',
                 '{ name = "vendor.example/part"; driver = "path"; match = "%s"; overlap = "exclusive"; serve = "%s"; %s }'
                 % (self.node.path("dev/p*"), part_serve, part_more))
 
@@ -227,8 +229,9 @@ class ExclusiveClaims(DraTest):
         self.add_nodes(cards * parts)
         self.begin(*self.resources(cards, parts, **options))
 
-    def schedule(self, name, resource, count=1):
-        return self.api.schedule(name, [("r", resource + ".vendor.example", count)])
+    def schedule(self, name, resource, count=1, amount=None):
+        more = {"capacity": {"requests": {"memory": amount}}} if amount else {}
+        return self.api.schedule(name, [("r", resource + ".vendor.example", count, more)])
 
     def devices(self, resource):
         """The devices of the slices, whichever the pool."""
@@ -254,7 +257,7 @@ class ExclusiveClaims(DraTest):
         self.serve_api(release="1.37")
         self.start()
         self.await_devices(card=2, part=4)
-        self.assertEqual({spec["spec"]["pool"]["name"] for spec in self.api.slices.values()}, {"node-a", "node-a/parts"})
+        self.assertEqual({spec["spec"]["pool"]["name"] for spec in self.api.slices.values()}, {"node-a", PARTS})
         a = self.schedule("a", "card")
         self.assertIsNotNone(a)
         self.assertNotIsInstance(self.prepare_claim(a), str)
@@ -267,8 +270,8 @@ class ExclusiveClaims(DraTest):
         self.api.release(a)
         until(lambda: self.schedule("e", "part"), "the hardware of the card to be free")
 
-    def without_counters(self, release):
-        self.serve_api(release=release)
+    def without_counters(self, release, **options):
+        self.serve_api(release=release, **options)
         self.start()
         self.await_devices(card=2, part=0)
         until(lambda: any("counters" in text for text in self.dra()["lacks"]), "the status to name what the server lacks")
@@ -278,6 +281,10 @@ class ExclusiveClaims(DraTest):
     def test_server_1_34(self):
         """Only devices of the first resource are in the slices, the status names the reason, and none is allocated twice."""
         self.without_counters("1.34")
+
+    def test_server_1_34_with_feature(self):
+        """It refuses counters in slices of their own, as later releases want them."""
+        self.without_counters("1.34", features={"DRAPartitionableDevices": True})
 
     def test_server_1_35(self):
         self.without_counters("1.35")
@@ -290,7 +297,7 @@ class ExclusiveClaims(DraTest):
         names = {device["attributes"]["id"]["string"]: device["name"] for name in ("card", "part") for device in self.devices(name)}
         card = next(name for id_, name in names.items() if "+" in id_ and ":p0" in id_)
         part = next(name for id_, name in names.items() if id_.endswith(":p1"))
-        claims = {name: ("default", name, self.api.allocate(name, DRIVER, [("r", device)], pool="node-a/parts"))
+        claims = {name: ("default", name, self.api.allocate(name, DRIVER, [("r", device)], pool=PARTS))
                   for name, device in (("first", card), ("second", part))}
         self.assertNotIsInstance(self.prepare(claims["first"])[claims["first"][2]], str)
         self.assertIn("in use as vendor.example/card by the claim default/first", self.prepare(claims["second"])[claims["second"][2]])
@@ -396,6 +403,63 @@ class ExclusiveClaims(DraTest):
         self.assertIsNone(self.schedule("b", "card", 2))
         self.unprepare(("default", "a", claim["metadata"]["uid"]))
         until(lambda: self.pools() == {name: ("node-a", False) for name in ("p0+", "p2+")}, "the cards")
+
+    def test_shares(self):
+        """Claims that share a card by amount exclude its parts until the last of them has ended, and the other way round."""
+        self.serve_api(release="1.37")
+        self.start(card_more=MEMORY)
+        self.await_devices(card=2, part=4)
+        shares = [self.schedule(name, "card", amount="3Gi") for name in ("a", "b")]
+        for claim in shares:
+            self.assertNotIsInstance(self.prepare_claim(claim), str)
+        # The first card has 2Gi left, and the second one has all.
+        self.assertIsNone(self.schedule("early", "part", 3))
+        parts = self.schedule("parts", "part", 2)
+        self.assertNotIsInstance(self.prepare_claim(parts), str)
+        self.assertIsNone(self.schedule("more", "card", amount="3Gi"))
+        for count, claim in enumerate(shares):
+            until(lambda: len([d for d in self.node.resource("vendor.example/part")["devices"] if "in use as" in d["reason"]]) == 2,
+                  "the parts of the shared card to be in use")
+            self.assertIsNone(self.schedule(f"part-{count}", "part"))
+            self.unprepare(("default", claim["metadata"]["name"], claim["metadata"]["uid"]))
+            self.api.release(claim)
+        until(lambda: self.schedule("last", "part", 2), "the parts of the card that was shared to be free")
+
+    def test_shares_by_hardware(self):
+        """Whatever the scheduler has allocated: no share of a card whose part is in use."""
+        self.serve_api(release="1.37")
+        self.start(card_more=MEMORY)
+        self.await_devices(card=2, part=4)
+        device = next(device["name"] for device in self.devices("card") if ":p0" in device["attributes"]["id"]["string"])
+        part = next(device["name"] for device in self.devices("part") if device["attributes"]["id"]["string"].endswith(":p1"))
+        first = "default", "first", self.api.allocate("first", DRIVER, [("r", part)], pool=PARTS)
+        share = "default", "share", self.api.allocate_results("share", [{
+            "request": "r", "driver": DRIVER, "pool": PARTS, "device": device, "consumedCapacity": {"memory": "1Gi"},
+            "shareID": "00000000-0000-4000-8000-000000000001"}])
+        self.assertNotIsInstance(self.prepare(first)[first[2]], str)
+        self.assertIn("in use as vendor.example/part by the claim default/first", self.refusal(share))
+        self.unprepare(first)
+        until(lambda: not isinstance(self.prepare(share)[share[2]], str), "the share to be prepared")
+
+    def test_shares_before_1_37(self):
+        """The scheduler would allocate exclusive parts twice, so only the first resource has them, and the status names the reason."""
+        self.serve_api(release="1.36")
+        self.start(card_more=MEMORY)
+        self.await_devices(card=2, part=0)
+        until(lambda: any("shared by amount (Kubernetes 1.37)" in text for text in self.dra()["lacks"]), "the reason")
+        self.assertIsNotNone(self.schedule("a", "card", amount="3Gi"))
+        self.api.kubernetes = Release("1.37")
+        self.node.stop()
+        self.node.start()
+        self.register_again()
+        self.await_devices(card=2, part=4)
+        self.assertEqual(self.dra()["lacks"], [])
+
+    def test_shares_1_35(self):
+        """Without either feature: devices of the default amount of the first resource."""
+        self.serve_api(release="1.35")
+        self.start(card_more=MEMORY)
+        self.await_devices(card=8, part=0)
 
     def limits(self, cards, parts, release):
         """The server checks each slice, and its scheduler each pool. Slices: of other devices, of these, of counters."""

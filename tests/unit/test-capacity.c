@@ -70,8 +70,6 @@ static void test_broken(void **state)
 			"capacity[1]: \"a\" is declared twice, remove one" },
 		{ "capacity = ( { name = \"a\"; value = \"8\"; } ); share = { replicas = 2; };",
 			"share.replicas: cannot be used with \"capacity\", because replicas would share a device without regard to the amounts: remove one of them" },
-		{ "capacity = ( { name = \"a\"; value = \"8\"; } ); overlap = \"exclusive\";",
-			"overlap: cannot be \"exclusive\" with \"capacity\", because several claims share such a device: remove one of them" },
 		{ "capacity = ( { name = \"a\"; value = \"8\"; } ); container = { env = \"X=${capacity:b}\"; };",
 			"container.env: \"${capacity:b}\" names no capacity of the resource: add it to \"capacity\", or correct the name" },
 		{ "container = { env = \"X=${capacity:b:MiB}\"; };",

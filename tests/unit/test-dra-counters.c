@@ -47,11 +47,11 @@ static bool is_left_out(const struct dra_counters *counters, const char *resourc
 	return json_object_get(counters->left_out, key);
 }
 
-static void build(const char *text, bool lacking, struct dra_counters *ret)
+static void build(const char *text, unsigned lacks, struct dra_counters *ret)
 {
 	json_auto_t *resources = parse(text);
 
-	assert_int_equal(dra_counters_build(resources, lacking, ret), 0);
+	assert_int_equal(dra_counters_build(resources, "d.example", lacks, ret), 0);
 }
 
 #define FUNCTIONS                                                                             \
@@ -68,7 +68,7 @@ static void test_parts(void **state)
 {
 	struct dra_counters counters;
 
-	build(FUNCTIONS, false, &counters);
+	build(FUNCTIONS, 0, &counters);
 	assert_int_equal(json_array_size(counters.sets), 1);
 	assert_int_equal(taken(&counters, "v.e/pf", "pf"), 3);
 	assert_int_equal(taken(&counters, "v.e/vf", "a"), 2);
@@ -85,7 +85,7 @@ static void test_lacking(void **state)
 {
 	struct dra_counters counters;
 
-	build(FUNCTIONS, true, &counters);
+	build(FUNCTIONS, 1U << LACK_COUNTERS, &counters);
 	assert_int_equal(json_array_size(counters.sets), 0);
 	assert_int_equal(json_object_size(counters.uses), 0);
 	assert_false(is_left_out(&counters, "v.e/pf", "pf"));
@@ -105,10 +105,43 @@ static void test_shared(void **state)
 	build("[{\"name\": \"v.e/a\", \"devices\": [{\"id\": \"x\", \"shared\": true, \"hardware\": "
 	      "[\"n\"]}]}, {\"name\": \"v.e/b\", \"devices\": [{\"id\": \"y\", \"hardware\": "
 	      "[\"n\"]}]}]",
-		false, &counters);
+		0, &counters);
 	assert_int_equal(json_object_size(counters.uses), 0);
 	assert_true(is_left_out(&counters, "v.e/b", "y"));
 	dra_counters_done(&counters);
+}
+
+#define BY_AMOUNT                                                                                     \
+	"[{\"name\": \"v.e/card\", \"devices\": [{\"id\": \"c\", \"by_amount\": true, \"capacity\": " \
+	"{\"memory\": {\"value\": 8, \"default\": 2, \"min\": 1, \"step\": 1}}, \"hardware\": "       \
+	"[\"a\", \"b\"]}]}, {\"name\": \"v.e/part\", \"devices\": [{\"id\": \"a\", \"hardware\": "    \
+	"[\"a\"]}, {\"id\": \"b\", \"hardware\": [\"b\"]}]}]"
+
+/* A device that claims share by amount has counters where the server can use both. Its parts of
+ * default amounts would exclude each other. */
+static void test_by_amount(void **state)
+{
+	static const struct {
+		unsigned lacks, missed;
+		bool counted;
+	} cases[] = {
+		{ 0, 0, true },
+		{ 1U << LACK_SHARED_COUNTERS, 1U << LACK_SHARED_COUNTERS, false },
+		{ 1U << LACK_AMOUNTS, 0, false },
+		{ 1U << LACK_COUNTERS, 1U << LACK_COUNTERS, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct dra_counters counters;
+
+		build(BY_AMOUNT, cases[i].lacks, &counters);
+		assert_int_equal(taken(&counters, "v.e/card", "c"), cases[i].counted ? 2 : 0);
+		assert_int_equal(taken(&counters, "v.e/part", "a"), cases[i].counted);
+		assert_int_equal(is_left_out(&counters, "v.e/part", "b"), !cases[i].counted);
+		assert_false(is_left_out(&counters, "v.e/card", "c"));
+		assert_int_equal(counters.missed, cases[i].missed);
+		dra_counters_done(&counters);
+	}
 }
 
 /* Processes of resources may report anything. */
@@ -122,10 +155,11 @@ static void test_hostile(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		for (int lacking = 0; lacking <= 1; lacking++) {
+		for (unsigned lacks = 0; lacks <= 1U << LACK_COUNTERS;
+			lacks += 1U << LACK_COUNTERS) {
 			struct dra_counters counters;
 
-			build(texts[i], lacking, &counters);
+			build(texts[i], lacks, &counters);
 			dra_counters_done(&counters);
 		}
 }
@@ -172,8 +206,8 @@ static void test_many_functions(void **state)
 				 json_object_get(json_object_get(first, "spec"), "pool"),
 				 "resourceSliceCount")),
 		1);
-	assert_string_equal(
-		text_of(json_object_get(json_object_get(last, "spec"), "pool"), "name"), "n/parts");
+	assert_string_equal(text_of(json_object_get(json_object_get(last, "spec"), "pool"), "name"),
+		"n/d.example");
 	assert_null(json_object_get(json_object_get(last, "spec"), "devices"));
 	dra_inventory_done(&inventory);
 }
@@ -200,6 +234,30 @@ static json_t *make_cards(int n_cards, int n_nodes)
 		"v.e/part", "devices", parts);
 }
 
+/* The slices of counters have at most as many sets as the API allows. */
+static void expect_slices(const json_t *resources, size_t n_sets)
+{
+	const struct dra_inventory_options options = { .driver = "d.example" };
+	size_t i, n = 0, n_slices = 0;
+	struct dra_inventory inventory;
+	const json_t *slice;
+
+	assert_int_equal(dra_inventory_build(resources, &options, &inventory), 0);
+	json_array_foreach(inventory.slices, i, slice)
+	{
+		size_t sets = json_array_size(json_object_get(slice, "sharedCounters"));
+
+		assert_true(sets <= DRA_SETS_MAX);
+		assert_true(json_array_size(json_object_get(slice, "devices")) <=
+			DRA_SLICE_DEVICES_MAX);
+		n += sets;
+		n_slices += sets > 0;
+	}
+	assert_int_equal(n, n_sets);
+	assert_int_equal(n_slices, (n_sets + DRA_SETS_MAX - 1) / DRA_SETS_MAX);
+	dra_inventory_done(&inventory);
+}
+
 /* Each card has a set of its own; one of more nodes than a set has counters has none. */
 static void test_many_cards(void **state)
 {
@@ -216,8 +274,9 @@ static void test_many_cards(void **state)
 		json_auto_t *resources = make_cards(cases[i].n_cards, cases[i].n_nodes);
 		struct dra_counters counters;
 
-		assert_int_equal(dra_counters_build(resources, false, &counters), 0);
+		assert_int_equal(dra_counters_build(resources, "d.example", 0, &counters), 0);
 		assert_int_equal(json_array_size(counters.sets), cases[i].sets);
+		expect_slices(resources, cases[i].sets);
 		assert_int_equal(json_object_size(counters.left_out), cases[i].left_out);
 		if (cases[i].sets > 0) {
 			assert_int_equal(taken(&counters, "v.e/card", "c1"), cases[i].n_nodes);
@@ -315,6 +374,7 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_lacking),
 		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_by_amount),
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_many_functions),
 		cmocka_unit_test(test_many_cards),

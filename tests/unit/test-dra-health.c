@@ -20,7 +20,7 @@ static Drahealth__NodeWatchResourcesResponse *encode(const json_t *names, size_t
 	Drahealth__NodeWatchResourcesResponse *response;
 	_cleanup_free_ uint8_t *data = NULL;
 
-	assert_int_equal(dra_health_encode(names, "node-a", NOW, &data, ret_size), 0);
+	assert_int_equal(dra_health_encode(names, "node-a", "d.example", NOW, &data, ret_size), 0);
 	response = drahealth__node_watch_resources_response__unpack(NULL, *ret_size, data);
 	assert_non_null(response);
 	return response;

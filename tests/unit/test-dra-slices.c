@@ -821,7 +821,7 @@ static int read_claim(const char *text, json_t **ret, struct error *error)
 				  "\"gpu-o\": {\"driver\": \"other.example\", \"resource\": "
 				  "\"v.e/gpu\", \"id\": \"o\"}}");
 	const struct dra_known known = {
-		.driver = DRIVER, .pool = "n", .names = names, .held = held
+		.driver = DRIVER, .pool = "n", .names = names, .held = held, .published = true
 	};
 
 	return dra_allocation_read(claim, "u-1", &known, ret, error);
@@ -968,11 +968,17 @@ static void test_shared_devices(void **state)
 static void test_unknown_devices(void **state)
 {
 	json_auto_t *claim = parse(CLAIM("u-1", RESULT("r", DRIVER, "n", "gpu-a")));
-	const struct dra_known known = { .driver = DRIVER, .pool = "n" };
+	struct dra_known known = { .driver = DRIVER, .pool = "n" };
+	json_auto_t *names = json_object();
 	struct error error = { 0 };
 	json_t *none;
 
 	assert_int_equal(dra_allocation_read(claim, "u-1", &known, &none, &error), -EAGAIN);
+	/* It may offer the device by that name once it knows the server. */
+	known.names = names;
+	assert_int_equal(dra_allocation_read(claim, "u-1", &known, &none, &error), -EAGAIN);
+	known.published = true;
+	assert_int_equal(dra_allocation_read(claim, "u-1", &known, &none, &error), -ENODEV);
 }
 
 int main(void)

@@ -36,6 +36,7 @@ struct claimant {
 	size_t rank;
 	int overlap;          /* enum overlap */
 	struct strings taken; /* devices that were allocated just now, until they are booked */
+	struct strings again; /* the same, while they are booked for a former pod */
 	uint64_t taken_at;    /* the last of them, CLOCK_MONOTONIC */
 	struct strings held;  /* devices of claims that are being prepared, one for each claim */
 
@@ -361,6 +362,25 @@ static struct decision *make_decisions(struct arbiter *arbiter)
 
 /* --- devices that were allocated just now --- */
 
+/* A device whose former pod has ended is not booked for the next one before the kubelet has written
+ * it. */
+static void end_former(struct claimant *claimant, bool expired)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < claimant->again.count; i++) {
+		char *id = claimant->again.items[i];
+		bool booked = bookings_have_unit(claimant->booked, id, BOOKED_ALONE);
+
+		if (!expired &&
+			(booked || strings_add(&claimant->taken, id, strlen(id)) == -ENOMEM))
+			claimant->again.items[kept++] = id;
+		else
+			free(id);
+	}
+	claimant->again.count = kept;
+}
+
 /* Drops those that are booked by now, or were not booked in time. Returns when the next one is due,
  * 0: none. */
 static uint64_t drop_taken(struct claimant *claimant, uint64_t now)
@@ -368,6 +388,7 @@ static uint64_t drop_taken(struct claimant *claimant, uint64_t now)
 	bool expired = now >= claimant->taken_at + ARBITER_TAKEN_TIME;
 	size_t kept = 0;
 
+	end_former(claimant, expired);
 	for (size_t i = 0; i < claimant->taken.count; i++) {
 		char *id = claimant->taken.items[i];
 
@@ -377,7 +398,7 @@ static uint64_t drop_taken(struct claimant *claimant, uint64_t now)
 			claimant->taken.items[kept++] = id;
 	}
 	claimant->taken.count = kept;
-	return kept > 0 ? claimant->taken_at + ARBITER_TAKEN_TIME : 0;
+	return kept > 0 || claimant->again.count > 0 ? claimant->taken_at + ARBITER_TAKEN_TIME : 0;
 }
 
 static uint64_t drop_all_taken(struct arbiter *arbiter, uint64_t now)
@@ -410,18 +431,21 @@ static int check_unit(struct claimant *claimant, const char *id, struct error *e
 
 static int take_one(struct claimant *claimant, const char *id, struct error *error)
 {
+	struct strings *list = bookings_have_unit(claimant->booked, id, BOOKED_ALONE)
+		? &claimant->again
+		: &claimant->taken;
 	int r = check_unit(claimant, id, error);
 
-	if (r < 0 || strings_contain(&claimant->taken, id))
+	if (r < 0 || strings_contain(list, id))
 		return r;
-	r = strings_add(&claimant->taken, id, strlen(id));
+	r = strings_add(list, id, strlen(id));
 	return r < 0 ? error_set(error, r, "out of memory") : 0;
 }
 
 int claimant_take(
 	struct claimant *claimant, const char *const *ids, size_t n_ids, struct error *error)
 {
-	size_t before = claimant->taken.count;
+	size_t before = claimant->taken.count, before_again = claimant->again.count;
 	int r = 0;
 
 	if (!claimant_excludes(claimant))
@@ -435,6 +459,8 @@ int claimant_take(
 	if (r < 0) {
 		while (claimant->taken.count > before)
 			free(claimant->taken.items[--claimant->taken.count]);
+		while (claimant->again.count > before_again)
+			free(claimant->again.items[--claimant->again.count]);
 		return r;
 	}
 	claimant->taken_at = now_usec(CLOCK_MONOTONIC);
@@ -724,6 +750,7 @@ struct claimant *claimant_free(struct claimant *claimant)
 	(void)hardware_claims_free(claimant->list);
 	(void)bookings_unref(claimant->booked);
 	strings_done(&claimant->taken);
+	strings_done(&claimant->again);
 	strings_done(&claimant->held);
 	free(claimant->note);
 	free(claimant);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """overlap = "exclusive": a card and its parts are offered together, and one piece of hardware has one user at a time."""
+import collections
 import concurrent.futures
 import contextlib
 import os
@@ -7,7 +8,9 @@ import random
 import re
 import signal
 import stat
+import statistics
 import threading
+import time
 import unittest
 
 from accelerator_hosts import AcceleratorHost
@@ -19,6 +22,7 @@ from tool import ToolTest
 
 
 PARTS = f"node-a/{DRIVER}"
+PREPARED = 20
 MEMORY = 'capacity = ( { name = "memory"; value = "8Gi"; step = "1Gi"; default = "2Gi"; } );'
 
 
@@ -116,6 +120,18 @@ class ExclusiveParts(ToolTest):
         other = "part" if failed == ["card"] else "card"
         failure = until(lambda: self.node.resource("vendor.example/" + failed[0])["failures"], "the failure to be shown")[0]
         self.assertIn(f"in use as vendor.example/{other} by a pod", failure["text"])
+
+    def test_next_pod_of_a_device(self):
+        """The kubelet allocates a device again before devplugd knows that its former pod has ended: it stays in use."""
+        self.start(self.card(), self.part())
+        given, _ = self.node.pod("a", part=1)
+        until(lambda: list(self.reasons("card").values()) == ["in use as vendor.example/part by default/a"], "the name of the pod")
+        endpoint = self.node.node_resources()["vendor.example/part"]["endpoint"]
+        device, = given["resources"]["vendor.example/part"]
+        call(os.path.join(self.node.plugins, endpoint), "/v1beta1.DevicePlugin/Allocate", field(1, field(1, device)))
+        self.remove("a")
+        until(lambda: list(self.reasons("card").values()) != ["in use as vendor.example/part by default/a"], "the end of the pod")
+        self.assertEqual(list(self.reasons("card").values()), ["in use as vendor.example/part by a pod"])
 
     def test_restarts(self):
         """Over a kill of devplugd and one of the kubelet: who has what is known before the first list."""
@@ -461,19 +477,59 @@ class ExclusiveClaims(DraTest):
         self.start(card_more=MEMORY)
         self.await_devices(card=8, part=0)
 
-    def limits(self, cards, parts, release):
+    def limits(self, begin, **counts):
         """The server checks each slice, and its scheduler each pool. Slices: of other devices, of these, of counters."""
-        self.serve_api(release=release)
-        self.start(cards, parts)
-        self.await_devices(card=cards, part=cards * parts)
+        (whole, n_wholes), (part, _) = counts.items()
+        writes = collections.Counter()
+
+        def note(method, path):
+            if "resourceslices" in path and method != "GET":
+                writes["dry run" if "dryRun" in path else method] += 1
+
+        self.serve_api(release="1.38")
+        self.api.faults = [note]
+        begin()
+        self.await_devices(**counts)
         specs = [slice_["spec"] for slice_ in self.api.slices.values()]
-        self.assertIsNotNone(self.schedule("whole", "card", cards))
-        self.assertIsNone(self.schedule("part", "part"))
+        self.assertEqual(writes["POST"], len(specs))
+        self.assertLessEqual(writes["dry run"], 3)
+        times = []
+        for number in range(PREPARED):
+            claim = self.schedule(f"part-{number}", part)
+            start = time.monotonic()
+            self.assertNotIsInstance(self.prepare_claim(claim), str)
+            times.append(time.monotonic() - start)
+        self.assertIsNone(self.schedule("whole", whole, n_wholes))
+        for number in range(PREPARED):
+            claim = self.api.claims["default", f"part-{number}"]
+            self.unprepare(("default", f"part-{number}", claim["metadata"]["uid"]))
+            self.api.release(claim)
+        wholes = until(lambda: self.schedule("wholes", whole, n_wholes), "the wholes to be free")
+        self.assertNotIsInstance(self.prepare_claim(wholes), str)
+        self.assertIsNone(self.schedule("part", part))
+        print(f"{counts}: {len(specs)} slices, writes {dict(writes)}, prepare of a part p50 {statistics.median(times) * 1e3:.1f} ms")
         return (sum(spec["pool"]["name"] == "node-a" for spec in specs), sum("consumesCounters" in str(spec) for spec in specs),
                 sum("sharedCounters" in spec for spec in specs))
 
     def test_cards_of_seven_parts(self):
-        self.assertEqual(self.limits(8, 7, "1.38"), (1, 1, 1))
+        self.assertEqual(self.limits(lambda: self.start(8, 7), card=8, part=56), (1, 1, 1))
+
+    def test_128_functions(self):
+        def begin():
+            host = AcceleratorHost(self.node.path("host"), None, addresses=())
+            functions = [host.function(address, "driver", "0x8086", "0x1592", "0x020000") for address in (
+                "0000:41:00.0", *(f"0000:41:{1 + number // 8:02x}.{number % 8}" for number in range(128)))]
+            for number, function in enumerate(functions):
+                host.device(f"{function}/net/eth{number}", "class/net", type="1", operstate="up", ifindex=str(2 + number),
+                            address=f"02:00:00:00:00:{number:02x}")
+                host.link(f"sys/devices/{function}/net/eth{number}/device", f"sys/devices/{function}")
+                if number > 0:
+                    host.link(f"sys/devices/{functions[0]}/virtfn{number - 1}", f"sys/devices/{function}")
+                    host.link(f"sys/devices/{function}/physfn", f"sys/devices/{functions[0]}")
+            self.begin(*(f'{{ name = "vendor.example/{role}"; driver = "net"; match = ( {{ role = "{role}"; }} ); overlap = "exclusive"; '
+                         'serve = "dra"; }' for role in ("pf", "vf")), text=f'host_root = "{host.root}";')
+
+        self.assertEqual(self.limits(begin, pf=1, vf=128), (1, 3, 1))
 
     def test_card_of_128_parts(self):
         """More counters than a set may have: the parts are left out, and the card is offered."""

@@ -140,8 +140,9 @@ class Releases(ApiTest):
         self.begin("1.34", DRAPartitionableDevices=True)
         self.assertEqual(self.stored(device("a"), sharedCounters=sets)["sharedCounters"], sets)
         uses = {"consumesCounters": [{"counterSet": "s", "counters": sets[0]["counters"]}]}
-        self.stored(device("a", **uses), sharedCounters=sets)
+        self.begin("1.34", DRAPartitionableDevices=True)
         self.refused("must reference a counterSet defined in the ResourceSlice", device("a", **uses))
+        self.stored(device("a", **uses), sharedCounters=sets)
         for release in ("1.35", "1.36"):
             self.begin(release, DRAPartitionableDevices=True)
             self.refused("exactly one of `sharedCounters`, `devices` is required", device("a"), sharedCounters=sets)

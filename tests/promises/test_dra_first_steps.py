@@ -11,6 +11,7 @@ import yaml
 from api_server import CLAIMS_PATH
 from dra_consumers import NETWORK_RESOURCE, Multus, kubevirt_metadata
 from dra_node import DRIVER, DraPodTest
+from node import make_node, until
 from numbered_host import MDEV, NumberedHost
 
 PAGE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/dra.md")
@@ -26,6 +27,7 @@ class FirstSteps(DraPodTest):
         blocks = [textwrap.dedent(block) for block in re.findall(r"^ *```\n(.*?)^ *```$", section, re.M | re.S)]
         self.configuration, = [block for block in blocks if "resources = (" in block]
         self.commands = [words.strip() for words in re.findall(r"(devplugctl [^`|]*)", section)]
+        self.requests = [request for block in blocks if block.startswith("requests:") for request in yaml.safe_load(block)["requests"]]
         self.objects = {document["kind"]: document for block in blocks if "apiVersion" in block for document in yaml.safe_load_all(block)}
 
     def begin_section(self, change=lambda text: text):
@@ -56,6 +58,7 @@ class FirstSteps(DraPodTest):
     def add_hardware(self):
         """A card on the other NUMA node, which the scheduler would take first."""
         directory = self.host.function("0000:02:00.0", "amdgpu", "0x1002", "0x74a1", "0x030000", numa_node="0")
+        make_node(self.host.path("dev/fpga0"))
         self.host.child(directory, "renderD140", "class/drm", self.host.node("dri/renderD140", 226, 140), dev="226:140")
 
     def claim_of(self, owner):
@@ -70,6 +73,10 @@ class FirstSteps(DraPodTest):
         self.assertEqual(answer.code, 201, answer.body)
         return self.api.claims["default", name]
 
+    def run_pod(self, name, claim):
+        answer = self.pod(name, claim)
+        self.assertEqual((answer.get("phase"), answer.get("reason")), ("Running", None), answer)
+
     def results(self, claim):
         """The attributes of the allocated devices by request."""
         return {result["request"]: self.api.pool()[result["device"]]["attributes"]
@@ -81,8 +88,7 @@ class FirstSteps(DraPodTest):
         pod = self.objects["Pod"]
         container, = pod["spec"]["containers"]
         claim = self.api.schedule_limits("trainer", [container["resources"]["limits"]])
-        answer = self.pod("trainer", claim)
-        self.assertEqual(answer.get("phase"), "Running", answer)
+        self.run_pod("trainer", claim)
         edits = [edits for edits in self.document(claim["metadata"]["uid"]).values()]
         self.assertIn("renderD140", json.dumps(edits))
 
@@ -92,7 +98,7 @@ class FirstSteps(DraPodTest):
         claim = self.claim_of(self.objects["Pod"])
         found = self.results(claim)
         self.assertEqual([found[request]["resource.kubernetes.io/numaNode"] for request in ("gpu", "nic")], [{"int": 1}] * 2)
-        self.assertEqual(self.pod("trainer", claim).get("phase"), "Running")
+        self.run_pod("trainer", claim)
         network = self.objects["NetworkAttachmentDefinition"]
         self.assertEqual(self.objects["Pod"]["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"], network["metadata"]["name"])
         self.assertEqual(network["metadata"]["annotations"][NETWORK_RESOURCE], "vendor.example/nic")
@@ -105,7 +111,7 @@ class FirstSteps(DraPodTest):
         machine = self.objects["VirtualMachineInstance"]
         gpu, = machine["spec"]["domain"]["devices"]["gpus"]
         claim = self.claim_of(machine)
-        self.assertEqual(self.pod("virt-launcher", claim).get("phase"), "Running")
+        self.run_pod("virt-launcher", claim)
         return kubevirt_metadata(self.metadata(claim["metadata"]["uid"]), "resourceclaimtemplates", gpu["claimName"], gpu["requestName"])
 
     def test_virtual_machine(self):
@@ -119,6 +125,50 @@ class FirstSteps(DraPodTest):
             mediated = re.search(r'`(access = "mdev";[^`]*)`', file.read())[1]
         self.begin_section(lambda text: re.sub(r'access = "vfio";[^}]*', mediated + " ", text))
         self.assertEqual(self.find_host_device(), ("mdev", MDEV))
+
+    def await_offered(self, *names):
+        self.await_driver()
+        until(lambda: {f"vendor.example/{name}" for name in names} <= {
+            device["attributes"]["resource"]["string"] for slice_ in list(self.api.slices.values())
+            for device in slice_["spec"].get("devices", [])}, f"the devices of {names}")
+
+    def test_amount(self):
+        self.read("A claim with an amount")
+        self.begin_section()
+        self.await_offered("gpu")
+        request, = self.requests
+        exactly = request["exactly"]
+        claim = self.api.schedule("c", [(request["name"], exactly["deviceClassName"], 1, {"capacity": exactly["capacity"]})])
+        self.run_pod("trainer", claim)
+        edits, = self.document(claim["metadata"]["uid"]).values()
+        self.assertIn("GPU_MEMORY_MIB=20480", edits["env"])
+
+    def test_parameter(self):
+        log = self.node.path("log")
+        with open(log, "w"):
+            os.chmod(log, 0o666)
+        program = self.script("load", f'echo "$@" > "{log}"\n')
+        self.read("A claim with a parameter")
+        self.begin_section(lambda text: text.replace("/usr/libexec/fpga-load", program))
+        self.await_offered("fpga")
+        name = self.objects["ResourceClaimTemplate"]["metadata"]["name"]
+        claim = self.claim_of({"metadata": {"name": "p"}, "spec": {"resourceClaims": [{"name": "f", "resourceClaimTemplateName": name}]}})
+        self.run_pod("p", claim)
+        with open(log) as file:
+            self.assertEqual(file.read(), "/dev/fpga0 video\n")
+
+    def test_whole_or_parts(self):
+        self.read("A whole device or its parts, by demand")
+        self.begin_section()
+        self.await_offered("nic", "vf")
+        part = until(lambda: self.api.schedule_limits("part", [{"vendor.example/vf": 1}]), "the counters to be published")
+        self.run_pod("part", part)
+        # The other port has no virtual functions.
+        self.assertIsNone(self.api.schedule("wholes", [("r", "nic.vendor.example", 2)]))
+        self.assertEqual(self.remove("part"), "")
+        self.api.release(part)
+        until(lambda: self.api.schedule("wholes", [("r", "nic.vendor.example", 2)]), "the port of the virtual function to be free")
+        self.assertIsNone(self.api.schedule_limits("late", [{"vendor.example/vf": 1}]))
 
 
 if __name__ == "__main__":

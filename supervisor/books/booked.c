@@ -17,8 +17,8 @@
 #include "supervisor/kubelet/kubelet-watch.h"
 #include "supervisor/kubelet/session-sockets.h"
 
-/* The minimum interval between reads of a checkpoint, and between lists of bookings after changes
- * of claims; both also take at most a fifth of the time. */
+/* The minimum interval between reads of a checkpoint; reading also takes at most a fifth of the
+ * time. */
 #define READ_SPACING (50 * USEC_PER_MSEC)
 /* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
 #define BOOKING_DELAY (200 * USEC_PER_MSEC)
@@ -274,10 +274,8 @@ static int on_read_due(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct booked *booked = userdata;
 
-	pace_begin(&booked->reading);
 	refresh(booked);
 	send_all(booked);
-	(void)pace_end(&booked->reading, READ_SPACING);
 	booked_changed(booked);
 	drop_left_files(booked);
 	plugin_metadata_follow(

@@ -4,6 +4,7 @@ exactly the cases meant for it."""
 import concurrent.futures
 import contextlib
 import copy
+import glob
 import json
 import os
 import re
@@ -272,13 +273,11 @@ class Coverage(unittest.TestCase):
             cells = re.findall(r"^\| [^|]* \| ([^|]*) \|$", file.read(), re.M)
         found = {int(number) for cell in cells for number in re.findall(r"\b1\d\d\b", re.split("not done|:", cell)[0])}
         self.assertEqual(found, dra_cases())
-        sources = ""
-        for name in os.listdir(folder):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name)) as file:
-                    sources += file.read()
-        for name in re.findall(r"`(test_\w+)`", "".join(cells)):
-            self.assertIn(f"def {name}(", sources)
+        tests = set()
+        for name in glob.glob(folder + "/*.py") + glob.glob(folder + "/../unit/*.c"):
+            with open(name) as file:
+                tests.update(re.findall(r"\b(?:def|static void) (test_\w+)\(", file.read()))
+        self.assertEqual([name for name in re.findall(r"`(test_\w+)`", "".join(cells)) if name not in tests], [])
 
 
 class Cases(DraTest):

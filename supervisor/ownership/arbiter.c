@@ -491,7 +491,8 @@ void claimant_release(struct claimant *claimant, const char *id, bool booked)
 {
 	_cleanup_free_ char *unit = strndup(id, strcspn(id, "#"));
 
-	if (booked)
+	/* What another claim has booked stays in use until this one is booked, too. */
+	if (booked && unit && !bookings_have_unit(claimant->booked, unit, BOOKED_ALONE))
 		(void)claimant_take(claimant, &id, 1, &(struct error){ 0 });
 	if (unit && strings_remove(&claimant->held, unit) && claimant_excludes(claimant))
 		arbiter_decide(claimant->arbiter);

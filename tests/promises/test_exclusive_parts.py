@@ -439,7 +439,8 @@ class ExclusiveClaims(DraTest):
             self.assertIsNone(self.schedule(f"part-{count}", "part"))
             self.unprepare(("default", claim["metadata"]["name"], claim["metadata"]["uid"]))
             self.api.release(claim)
-        until(lambda: self.schedule("last", "part", 2), "the parts of the card that was shared to be free")
+        last = until(lambda: self.schedule("last", "part", 2), "the parts of the card that was shared to be free")
+        self.assertNotIsInstance(self.refusal(("default", "last", last["metadata"]["uid"])), str)
 
     def test_shares_by_hardware(self):
         """Whatever the scheduler has allocated: no share of a card whose part is in use."""

@@ -26,9 +26,11 @@ static const char *make_directory(void)
 static void demand_ours(const struct published_file *file, const char *directory)
 {
 	const char *name = startswith(file->path, directory), *suffix = strrchr(file->path, '.');
+	bool is_json = suffix && streq(suffix, ".json");
+	char labels[PUBLISHED_LABELS_NAME_MAX];
 
-	if (!name || name[0] != '/' || strchr(name + 1, '/') || !suffix ||
-		!streq(suffix, ".json") || file->claimed)
+	if (!name || name[0] != '/' || strchr(name + 1, '/') || file->claimed ||
+		is_json == (file->kind == PUBLISHED_LABELS))
 		abort();
 	switch (file->kind) {
 	case PUBLISHED_INFO:
@@ -42,6 +44,20 @@ static void demand_ours(const struct published_file *file, const char *directory
 	case PUBLISHED_CLAIM:
 		if (!startswith(name + 1, PUBLISHED_CLAIM_PREFIX) ||
 			!streq(file->resource, PUBLISHED_CLAIMS))
+			abort();
+		break;
+	case PUBLISHED_METADATA:
+		if (!startswith(name + 1, PUBLISHED_METADATA_PREFIX) ||
+			!streq(file->resource, PUBLISHED_CLAIMS))
+			abort();
+		break;
+	case PUBLISHED_DEVICES:
+		if (!startswith(name + 1, PUBLISHED_DEVICES_PREFIX) || !strchr(file->resource, '/'))
+			abort();
+		break;
+	case PUBLISHED_LABELS:
+		published_labels_name(file->resource, labels);
+		if (!streq(name + 1, labels))
 			abort();
 		break;
 	default:

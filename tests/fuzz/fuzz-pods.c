@@ -79,16 +79,33 @@ static void book(const struct pod_table *table)
 	}
 }
 
-/* The claims in the table that have the device of the prepared one. */
+static bool is_prepared(const struct pod_claim *claim)
+{
+	return streq(claim->driver, DRIVER) && streq(claim->namespace, "team") &&
+		streq(claim->name, "c") && streq(claim->device, "x");
+}
+
+static bool same_container(const struct pod_container *a, const struct pod_container *b)
+{
+	return streq(a->namespace, b->namespace) && streq(a->pod, b->pod) &&
+		streq(a->name, b->name);
+}
+
+/* The containers in the table that have the prepared claim, which a kubelet may list twice. */
 static size_t count_claimed(const struct pod_table *table)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < table->n_claims; i++) {
 		const struct pod_claim *claim = &table->claims[i];
+		bool repeated = false;
 
-		count += streq(claim->driver, DRIVER) && streq(claim->namespace, "team") &&
-			streq(claim->name, "c") && streq(claim->device, "x");
+		if (!is_prepared(claim))
+			continue;
+		for (size_t k = 0; k < i && !repeated; k++)
+			repeated = is_prepared(&table->claims[k]) &&
+				same_container(table->claims[k].container, claim->container);
+		count += !repeated;
 	}
 	return count;
 }

@@ -202,7 +202,30 @@ static void demand_claim(const json_t *claim, bool saved)
 	}
 }
 
-static void demand_spec(const json_t *spec)
+/* What the resource of the device with that name in the specification may give. */
+static const struct allowed *allowed_to(const json_t *claim, const char *name)
+{
+	const json_t *device, *id;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(claim, "devices"), i, device)
+	{
+		const char *resource = json_string_value(json_object_get(device, "resource"));
+		const char *letter = resource ? startswith(resource, "vendor.example/") : NULL;
+
+		json_array_foreach(json_object_get(device, "cdi"), k, id)
+		{
+			const char *of = startswith(json_string_value(id), DRA_CDI_KIND "=");
+
+			if (of && streq(of, name) && letter && *letter >= 'a' && *letter <= 'e' &&
+				!letter[1])
+				return &allowed[*letter - 'a'];
+		}
+	}
+	return &allowed[OF_DRA];
+}
+
+static void demand_spec(const json_t *claim, const json_t *spec)
 {
 	static const char *const members[] = { "cdiVersion", "kind", "devices", NULL };
 	const json_t *device;
@@ -213,7 +236,8 @@ static void demand_spec(const json_t *spec)
 		abort();
 	json_array_foreach(json_object_get(spec, "devices"), i, device)
 	{
-		demand_edits(json_object_get(device, "containerEdits"), &allowed[OF_DRA]);
+		demand_edits(json_object_get(device, "containerEdits"),
+			allowed_to(claim, json_string_value(json_object_get(device, "name"))));
 	}
 }
 
@@ -231,7 +255,7 @@ static void try_claim(json_t *document)
 	demand_claim(saved, true);
 	if (dra_claim_read_spec(
 		    saved, json_object_get(document, "spec"), configuration(), &spec, &error) >= 0)
-		demand_spec(spec);
+		demand_spec(saved, spec);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

@@ -43,8 +43,8 @@ def parse(text):
         if heads[-1] in FAMILIES:
             own = {label for label, _ in key[1]} - {"le", "quantile"}
             wanted = FAMILIES[heads[-1]] - KINDS
-            # What is not known about a device is absent.
-            assert own == wanted or heads[-1].endswith("_info") and own < wanted, line
+            # A label without a value is absent: what is not known about a device, and an empty name in the kubelet's answer.
+            assert own == wanted or own < wanted and heads[-1].endswith(("_info", "_device_assigned")), line
         samples[key] = float(value)
     assert len(heads) == len(set(heads)), heads
     return samples

@@ -9,6 +9,7 @@
 
 #include "common/util.h"
 #include "kubelet/checkpoint.h"
+#include "kubelet/claim-checkpoint.h"
 #include "kubelet/plugin-dir.h"
 
 #define POD_RESOURCES_SOCKET "pod-resources/" KUBELET_SOCKET_NAME
@@ -54,13 +55,13 @@ static void remove_in(const char *dir, const char *name)
 
 static void remove_directory(const char *state_dir)
 {
+	static const char *const directories[] = { "/pod-resources", "/pod-logs", "" };
 	char path[PATH_MAX];
 
-	if (!state_dir)
-		return;
-	(void)snprintf(path, sizeof(path), "%s/pod-resources", state_dir);
-	(void)rmdir(path);
-	(void)rmdir(state_dir);
+	for (size_t i = 0; state_dir && i < ARRAY_SIZE(directories); i++) {
+		(void)snprintf(path, sizeof(path), "%s%s", state_dir, directories[i]);
+		(void)rmdir(path);
+	}
 }
 
 void trial_directories_clean(const char *plugin_dir, const char *state_dir)
@@ -69,6 +70,7 @@ void trial_directories_clean(const char *plugin_dir, const char *state_dir)
 		"control",
 		"pods.json",
 		POD_RESOURCES_SOCKET,
+		CLAIM_CHECKPOINT_NAME,
 	};
 	static const char *const plugin_files[] = { KUBELET_SOCKET_NAME, CHECKPOINT_NAME };
 

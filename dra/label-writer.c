@@ -206,31 +206,32 @@ static void fail(struct label_writer *writer, const struct dra_answer *answer)
 
 static void ask(struct label_writer *writer);
 
+/* Returns whether the answer has the Node. */
+static bool take_answer(struct label_writer *writer, const struct dra_answer *answer)
+{
+	writer->asking = false;
+	if (answer->failure)
+		fail(writer, answer);
+	else
+		take_node(writer, answer->body);
+	return !answer->failure;
+}
+
 static void on_node(const struct dra_answer *answer, void *userdata)
 {
 	struct label_writer *writer = userdata;
 
-	writer->asking = false;
-	if (answer->failure) {
-		fail(writer, answer);
-		return;
-	}
-	take_node(writer, answer->body);
-	ask(writer);
+	if (take_answer(writer, answer))
+		ask(writer);
 }
 
 static void on_written(const struct dra_answer *answer, void *userdata)
 {
 	struct label_writer *writer = userdata;
 
-	writer->asking = false;
-	if (answer->failure) {
-		fail(writer, answer);
-		return;
-	}
-	take_node(writer, answer->body);
 	/* What has changed meanwhile is written after the pause. */
-	plan(writer, writer->wrote + LABEL_WRITER_PAUSE);
+	if (take_answer(writer, answer))
+		plan(writer, writer->wrote + LABEL_WRITER_PAUSE);
 }
 
 static void request(struct label_writer *writer, const char *method, const json_t *body,

@@ -106,8 +106,8 @@ int published_table_claim(struct published_table *table, const char *resource, c
 void published_table_remove(struct published_table *table, const char *resource);
 
 /* Writes the lists that have changed, or that others changed; if there are only new files, appends
- * their lines. Returns whether all are up to date. A
- * failure is logged once, and the next call tries again. */
+ * their lines. Returns whether all are up to date. A failure is logged once, and the next call
+ * tries again. */
 bool published_table_save(struct published_table *table);
 
 /* Opens the directory of the file, which must not be a symbolic link; `ret_name` is in `path`.

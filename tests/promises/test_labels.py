@@ -18,19 +18,20 @@ class Labels(ToolTest):
         self.features = self.node.path("features.d")
         os.mkdir(self.features)
         self.program = self.node.path("discover")
+        self.hold = self.node.path("hold")
 
     def discover(self, **models):
-        """The devices that the program prints, with a model each."""
+        """The devices that the program prints, with a model each. It waits while there is a file "hold"."""
         document = {"version": 1, "devices": [
             {"id": name, "nodes": [{"host": "/dev/null"}], "properties": {"model": model}} for name, model in models.items()]}
         with open(self.program + ".new", "w") as file:
-            file.write(f"#!/bin/sh\ncat <<'END'\n{json.dumps(document)}\nEND\n")
+            file.write(f"#!/bin/sh\nwhile [ -e {self.hold} ]; do sleep 0.1; done\ncat <<'END'\n{json.dumps(document)}\nEND\n")
         os.chmod(self.program + ".new", 0o755)
         os.rename(self.program + ".new", self.program)
 
     def gpu(self, *labels, more=""):
         words = ", ".join(f'"{label}"' for label in labels)
-        return (f'{{ name = "{GPU}"; driver = "exec"; match = ( {{ command = "{self.program}"; interval = 1; }} ); '
+        return (f'{{ name = "{GPU}"; driver = "exec"; match = ( {{ command = "{self.program}"; interval = 1; timeout = 100; }} ); '
                 f'overlap = true; labels = ( {words} ); {more} }}')
 
     def text(self, features=None):
@@ -82,14 +83,29 @@ class Labels(ToolTest):
         os.kill(self.node.find(GPU)["pid"], signal.SIGKILL)
         until(lambda: self.node.find(GPU)["restarts"] == 1 and self.node.find(GPU)["state"] == "serving", "the next process")
         self.await_labels({**wanted, "vendor.example/gpus": "1"})
+        # After a start, they stay until the program has answered, although those of another resource change.
         self.node.stop(signal.SIGKILL)
         self.assertEqual(self.read(), {**wanted, "vendor.example/gpus": "1"})
-        self.node.start()
-        self.node.await_serving()
-        # With the program's first answer, and not before.
-        self.assertEqual(self.read(), {**wanted, "vendor.example/gpus": "1"})
-        until(lambda: self.node.find(GPU)["labels"], "the labels")
-        self.assertEqual(self.read(), {**wanted, "vendor.example/gpus": "1"})
+        with open(self.hold, "w"):
+            pass
+        self.discover(a="X100", b="X100", c="X100")
+        model = self.gpu("gpu.model=${property:model}", "vendor.example/gpus=${n}", more=cdi)
+        for value in "yz":
+            self.node.configure(model, static("other", 1, f'labels = ( "other={value}" );'), text=self.text())
+            if value == "y":
+                self.node.start()
+            else:
+                self.node.reload()
+            self.await_labels({**wanted, "vendor.example/gpus": "1", "other": value})
+            until(lambda: self.node.find(GPU)["state"] == "serving" and self.node.find("vendor.example/other")["labels"] == {"other": value},
+                  "both resources to be served")
+            self.assertEqual(self.read(), {**wanted, "vendor.example/gpus": "1", "other": value})
+        os.unlink(self.hold)
+        wanted = {"gpu.model": "X100", "other": "z"}
+        self.await_labels({**wanted, "vendor.example/gpus": "3"})
+        self.discover(a="NVIDIA A100-SXM4 (80 GB)")
+        wanted["gpu.model"] = "NVIDIA-A100-SXM4-80-GB"
+        self.await_labels({**wanted, "vendor.example/gpus": "1"})
         # Another process removes the file.
         for name in os.listdir(self.features):
             with contextlib.suppress(FileNotFoundError):

@@ -90,15 +90,25 @@ class NodeLabels(ReportTest):
 
     def test_resource_that_does_not_report(self):
         """Its labels stay; those of others change."""
-        program = self.script("discover", """echo '{"version": 1, "devices": [{"id": "a", "nodes": [{"host": "/dev/null"}]}]}'\n""")
-        fpga = f'{{ name = "vendor.example/fpga"; driver = "exec"; match = ( {{ command = "{program}"; }} ); labels = ( "fpga=${{id}}" ); }}'
+        answer = """echo '{"version": 1, "devices": [{"id": "%s", "nodes": [{"host": "/dev/null"}]}]}'\n"""
+        program = self.script("discover", answer % "a")
+        fpga = (f'{{ name = "vendor.example/fpga"; driver = "exec"; match = ( {{ command = "{program}"; interval = 1; timeout = 100; }} ); '
+                'labels = ( "fpga=${id}" ); }')
         self.begin(self.gpu("gpus=${n}"), fpga)
         self.await_labels({f"{NFD}gpus": "2", f"{NFD}fpga": "a"})
         self.node.stop(9)
-        self.script("discover", "sleep 1000\n")
+        ready = self.node.path("ready")
+        self.script("discover", f"while ! [ -e {ready} ]; do sleep 0.1; done\n" + answer % "b")
         self.configure(self.gpu("cards=${n}"), fpga, text=LABELS)
         self.node.start()
-        self.await_labels({f"{NFD}cards": "2", f"{NFD}fpga": "a"})
+        # Another write follows each change of the other resource.
+        for count in 2, 3, 4:
+            self.await_labels({f"{NFD}cards": str(count), f"{NFD}fpga": "a"})
+            self.assertEqual(self.owned(), {"vendor.example/gpu": [f"{NFD}cards"], "vendor.example/fpga": [f"{NFD}fpga"]})
+            self.change(self.gpu("cards=${n}", count=count + 1), fpga)
+        with open(ready, "w"):
+            pass
+        self.await_labels({f"{NFD}cards": "5", f"{NFD}fpga": "b"})
 
     def test_labels_of_others(self):
         """They stay as they are, and are named; when they are removed, devplugd sets its own."""

@@ -20,7 +20,7 @@ PAGES = ("devplugd.conf.5", "devplugd-drivers.7")
 TEXTS = [os.path.join(ROOT, "README.md")] + sorted(glob.glob(ROOT + "/docs/*.md"))
 
 # Bytes of all pages for administrators, and of those that one of them reads to install, configure and run devplugd.
-PAGES_MAX, PATH_MAX = 259 * 1000, 57 * 1000
+PAGES_MAX, PATH_MAX = 240 * 1000, 51 * 1000
 
 
 def manual(document):

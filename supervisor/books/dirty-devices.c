@@ -44,18 +44,45 @@ struct dirty *dirty_devices_find(
 	return NULL;
 }
 
-/* Makes room: such a device counts as dirty again, which costs one cleaning. */
-static bool drop_clean(struct dirty_devices *devices, const char *resource)
+static bool is_free(const struct dirty *dirty)
 {
-	for (size_t i = 0; devices->lost && i < devices->count; i++) {
+	return !dirty->clean && dirty->due_at > 0 && dirty->number == 0 && !dirty->failure &&
+		dirty->taken_at == 0 && dirty->preparing.count == 0;
+}
+
+/* The device that is forgotten first, or NULL: a clean one of a list that was lost, or else the one
+ * that has waited longest to be cleaned, because it may never return. */
+static struct dirty *find_oldest(const struct dirty_devices *devices, const char *resource)
+{
+	struct dirty *oldest = NULL;
+
+	for (size_t i = 0; i < devices->count; i++) {
 		struct dirty *dirty = devices->items[i];
 
-		if (!dirty->clean || dirty->number > 0 || !streq(dirty->resource, resource))
+		if (!streq(dirty->resource, resource))
 			continue;
-		dirty_devices_remove(devices, dirty);
-		return true;
+		if (devices->lost && dirty->clean && dirty->number == 0)
+			return dirty;
+		if (is_free(dirty) && (!oldest || dirty->due_at < oldest->due_at))
+			oldest = dirty;
 	}
-	return false;
+	return oldest;
+}
+
+/* Makes room: such a device counts as dirty again, as does any that is not in the list. */
+static bool forget_oldest(struct dirty_devices *devices, const char *resource)
+{
+	struct dirty *oldest = find_oldest(devices, resource);
+
+	if (!oldest)
+		return false;
+	if (!devices->lost)
+		log_notice(
+			"%s: more than %d devices have waited to be cleaned, the last one of which is %s; from now on, each device that is not among them is cleaned before its next pod",
+			resource, DIRTY_DEVICES_MAX, oldest->id);
+	devices->lost = true;
+	dirty_devices_remove(devices, oldest);
+	return true;
 }
 
 int dirty_devices_add(
@@ -71,7 +98,7 @@ int dirty_devices_add(
 	}
 	for (size_t i = 0; i < devices->count; i++)
 		n += streq(devices->items[i]->resource, resource);
-	if (n >= DIRTY_DEVICES_MAX && !drop_clean(devices, resource))
+	if (n >= DIRTY_DEVICES_MAX && !forget_oldest(devices, resource))
 		return -ENOSPC;
 	r = array_reserve((void **)&devices->items, devices->count, sizeof(devices->items[0]));
 	dirty = r < 0 ? NULL : calloc(1, sizeof(*dirty));

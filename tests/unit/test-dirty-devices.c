@@ -216,6 +216,51 @@ static void test_lost(void **state)
 	assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", "two-more", &dirty), -ENOSPC);
 }
 
+/* A device that waits to be cleaned may never return: the one that has waited longest makes room,
+ * and what is not in the list counts as dirty from then on. */
+static void test_full_list(void **state)
+{
+	struct dirty *dirty;
+	char id[32];
+
+	log_setup("test-dirty-devices", LOG_TARGET_TEXT, LOG_CRIT);
+	for (size_t i = 0; i < DIRTY_DEVICES_MAX; i++) {
+		(void)snprintf(id, sizeof(id), "gpu-%zu", i);
+		dirty = add("v.e/gpu", id);
+		dirty->clean = false;
+		/* Pods have the first ones. */
+		dirty->due_at = i < 4 ? 0 : 2000 - i;
+		assert_int_equal(strings_add(&dirty->users, "u", 1), 0);
+	}
+	assert_false(devices.lost);
+	dirty = dirty_devices_find(&devices, "v.e/gpu", "gpu-1023");
+	dirty->failure = strdup("it burns");
+	dirty_devices_find(&devices, "v.e/gpu", "gpu-1022")->number = 1;
+	dirty_devices_find(&devices, "v.e/gpu", "gpu-1021")->taken_at = 1;
+	assert_int_equal(
+		strings_add(
+			&dirty_devices_find(&devices, "v.e/gpu", "gpu-1020")->preparing, "c", 1),
+		0);
+	for (size_t i = 1019; i >= 4; i--) {
+		char forgotten[32];
+
+		(void)snprintf(forgotten, sizeof(forgotten), "gpu-%zu", i);
+		(void)snprintf(id, sizeof(id), "more-%zu", i);
+		assert_non_null(dirty_devices_find(&devices, "v.e/gpu", forgotten));
+		assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", id, &dirty), 0);
+		assert_null(dirty_devices_find(&devices, "v.e/gpu", forgotten));
+		assert_true(devices.lost);
+		assert_false(dirty->clean);
+	}
+	assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", "last", &dirty), -ENOSPC);
+	/* Also after a restart. */
+	assert_int_equal(dirty_devices_save(&devices), 0);
+	load_again();
+	assert_true(devices.lost);
+	assert_int_equal(dirty_devices_add(&devices, "v.e/other", "gpu-4", &dirty), 0);
+	assert_false(dirty->clean);
+}
+
 static void test_limit(void **state)
 {
 	struct dirty *dirty;
@@ -240,6 +285,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_failed_write_is_repeated, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_invalid_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lost, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_full_list, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
 	};
 

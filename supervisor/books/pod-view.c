@@ -67,16 +67,16 @@ static int add_memory(const struct view *view, const struct pod_container *conta
 	return r;
 }
 
-/* A device of devplugd has the members resource and id, too. */
+/* A device of devplugd has the members resource, id and cdi, too. */
 static json_t *describe_claim(const struct view *view, const struct pod_claim *claim)
 {
 	_cleanup_free_ char *key = pod_claim_key(claim);
 	const json_t *device = key ? json_object_get(view->devices, key) : NULL;
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*, s:s*}", "namespace", claim->namespace,
-		"name", claim->name, "driver", claim->driver, "pool", claim->pool, "device",
-		claim->device, "resource", set_text_of(device, "resource"), "id",
-		set_text_of(device, "id"));
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:O*}", "namespace",
+		claim->namespace, "name", claim->name, "driver", claim->driver, "pool", claim->pool,
+		"device", claim->device, "resource", set_text_of(device, "resource"), "id",
+		set_text_of(device, "id"), "cdi", json_object_get(device, "cdi"));
 }
 
 static int add_claims(const struct view *view, const struct pod_container *container, json_t *to)

@@ -3,8 +3,9 @@
  * Decides whether running containers still have the devices that the kubelet has assigned to them
  * (devplugctl check --containers). A reload of systemd can take them away: it writes the rules of
  * cgroups again, without those that a runtime, or NVIDIA's legacy hook, has added itself. What is
- * compared: the answers to Allocate in the kubelet's checkpoint, of any device plugin, with what
- * the kernel lets a process of the container open.
+ * compared: the answers to Allocate in the kubelet's checkpoint, of any device plugin, and the CDI
+ * files of devplugd's claims, with what the kernel lets a process of the container open. Only
+ * devplugd and the kubelet know which container uses which device of a claim, so devplugd is asked.
  */
 #include "supervisor/ctl/check-containers.h"
 
@@ -16,6 +17,7 @@
 #include "configuration/config.h"
 #include "drivers/host/cdi-lookup.h"
 #include "drivers/host/sysroot.h"
+#include "supervisor/control/ask.h"
 #include "supervisor/ctl/container-access.h"
 #include "supervisor/ctl/container-list.h"
 #include "supervisor/ctl/members.h"
@@ -30,7 +32,9 @@ struct container_check {
 	const char *root;     /* of the host's files, "" for / */
 	const char *resource; /* the only one that is checked; NULL: all */
 	struct cdi_files cdi;
-	json_t *pods; /* by UID, see pod_logs_read() */
+	json_t *pods;            /* by UID, see pod_logs_read() */
+	json_t *answers;         /* by UID of a pod: the containers of devplugd's answer about it */
+	const char *runtime_dir; /* of the daemon; NULL: the configuration has no claims */
 	json_t *problems;
 	struct error unknown; /* of the first container that cannot be checked */
 	size_t n_containers;
@@ -107,11 +111,13 @@ static int expect_edits(struct expected *expected, const char *resource, const j
 
 static int expect_cdi(struct expected *expected, const char *resource, const char *full_name)
 {
-	const char *equals = strchr(full_name, '=');
+	const char *equals = strchrnul(full_name, '=');
 	_cleanup_free_ char *kind = strndup(full_name, (size_t)(equals - full_name));
 	struct cdi_definition definition;
 	int r;
 
+	if (!*equals)
+		return 0;
 	if (!kind)
 		return -ENOMEM;
 	cdi_files_find(&expected->check->cdi, kind, equals + 1, &definition);
@@ -145,6 +151,67 @@ static int expect_entry(struct expected *expected, const json_t *entry)
 		r = expect_cdi(expected, resource, names.items[i]);
 	booked_answer_done(&parts);
 	return r;
+}
+
+/* --- devices of claims --- */
+
+static void note_unknown(struct container_check *check, const struct error *error)
+{
+	if (check->unknown.code == 0)
+		check->unknown = *error;
+}
+
+/* The containers of the pod with their claims, as the kubelet reports them to devplugd, or NULL. */
+static const json_t *containers_of(struct container_check *check, const char *pod_uid)
+{
+	const json_t *pod = json_object_get(check->pods, pod_uid), *known;
+	json_auto_t *answer = NULL, *devices = NULL;
+	struct error error = { 0 };
+	int r;
+
+	known = json_object_get(check->answers, pod_uid);
+	if (known || !pod || !check->runtime_dir)
+		return known;
+	r = ask_pod(check->runtime_dir, text_of(pod, "namespace"), text_of(pod, "pod"), &answer,
+		&devices, &error);
+	/* It may just have ended. */
+	if (r < 0 && r != -ENOENT)
+		note_unknown(check, &error);
+	known = json_object_get(answer, "containers");
+	(void)json_object_set_new(
+		check->answers, pod_uid, known ? json_deep_copy(known) : json_array());
+	return json_object_get(check->answers, pod_uid);
+}
+
+/* Adds what the claims give the container. Returns how many devices it has by them, or -ENOMEM. */
+static int expect_claims(struct expected *expected)
+{
+	struct container_check *check = expected->check;
+	const json_t *containers = containers_of(check, expected->container->pod_uid);
+	const json_t *container, *claim, *name;
+	size_t i, k, m;
+	int r = 0, n = 0;
+
+	json_array_foreach(containers, i, container)
+	{
+		if (!streq(text_of(container, "name"), expected->container->name))
+			continue;
+		json_array_foreach(json_object_get(container, "claims"), k, claim)
+		{
+			const char *resource = text_of(claim, "resource");
+
+			if (!*resource || (check->resource && !streq(resource, check->resource)))
+				continue;
+			n++;
+			json_array_foreach(json_object_get(claim, "cdi"), m, name)
+			{
+				if (r >= 0)
+					r = expect_cdi(
+						expected, resource, json_string_value(name) ?: "");
+			}
+		}
+	}
+	return r < 0 ? r : n;
 }
 
 /* --- what it has --- */
@@ -213,8 +280,8 @@ static void check_nodes(struct expected *expected)
 	check->n_containers++;
 	if (r >= 0)
 		add_problems(expected);
-	else if (check->unknown.code == 0)
-		check->unknown = error;
+	else
+		note_unknown(check, &error);
 }
 
 /* Returns 0 or -ENOMEM. */
@@ -240,9 +307,10 @@ static int check_container(struct container_check *check, const struct running_c
 		if (r < 0)
 			return r;
 	}
-	if (has_devices)
+	r = expect_claims(&expected);
+	if (r > 0 || (r == 0 && has_devices))
 		check_nodes(&expected);
-	return 0;
+	return MIN_OF(r, 0);
 }
 
 /* --- all of them --- */
@@ -255,6 +323,9 @@ static int check_all(
 	int r;
 
 	r = kubelet_checkpoint_read_entries(config->kubelet.device_plugin_dir, &entries, error);
+	/* A kubelet without device plugins need not have written one. */
+	if (r == -ENOENT && check->runtime_dir)
+		r = (entries = json_array()) ? 0 : -ENOMEM;
 	if (r < 0)
 		return r;
 	r = container_list_read("/proc", &containers);
@@ -266,12 +337,21 @@ static int check_all(
 	return r < 0 ? error_set(error, r, "out of memory") : 0;
 }
 
+static bool has_claims(const struct config *config)
+{
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (config->resources[i].registration == REGISTRATION_DRA)
+			return true;
+	return false;
+}
+
 int check_containers(
 	const struct config *config, const char *resource, json_t **ret, struct error *error)
 {
 	struct container_check check = {
 		.root = streq(config->host_root, "/") ? "" : config->host_root,
 		.resource = resource,
+		.runtime_dir = has_claims(config) ? config->runtime_dir : NULL,
 	};
 	int r;
 
@@ -279,7 +359,10 @@ int check_containers(
 		return error_set(error, -EPERM, "\"check --containers\" needs root");
 	check.pods = pod_logs_read(config->kubelet.pod_logs_dir);
 	check.problems = json_array();
-	r = check.pods && check.problems ? cdi_files_add_usual(&check.cdi, check.root) : -ENOMEM;
+	check.answers = json_object();
+	r = check.pods && check.problems && check.answers
+		? cdi_files_add_usual(&check.cdi, check.root)
+		: -ENOMEM;
 	r = r < 0 ? error_set(error, r, "out of memory") : check_all(&check, config, error);
 	if (r >= 0) {
 		*ret = json_pack("{s:s, s:I, s:O}", "unknown", check.unknown.message, "containers",
@@ -288,6 +371,7 @@ int check_containers(
 	}
 	json_decref(check.pods);
 	json_decref(check.problems);
+	json_decref(check.answers);
 	cdi_files_done(&check.cdi);
 	return r;
 }

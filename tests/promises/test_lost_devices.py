@@ -10,7 +10,8 @@ import stat
 import subprocess
 import unittest
 
-from node import NodeTest, path, program
+from dra_node import DraPodTest
+from node import NodeTest, path, program, until
 
 CGROUPS = "/sys/fs/cgroup/devices"
 # Stands for the first process of a container: its root is a directory with nodes.
@@ -33,7 +34,9 @@ time.sleep(600)
 """
 
 
-class LostDevices(NodeTest):
+class Containers:
+    """Of a host with three devices."""
+
     def setUp(self):
         super().setUp()
         if os.geteuid() != 0:
@@ -44,6 +47,48 @@ class LostDevices(NodeTest):
         for number in range(3):
             os.mknod(f"{self.host}/dev/x{number}", 0o600 | stat.S_IFCHR, os.makedev(240, number))
 
+    def make_cgroup(self, *allowed, name=""):
+        if not os.path.exists(f"{CGROUPS}/devices.list"):
+            self.skipTest("needs a hierarchy of cgroups of version 1 for devices")
+        directory = f"{CGROUPS}/{os.path.basename(self.node.dir)}{name}"
+        os.mkdir(directory)
+        self.addCleanup(os.rmdir, directory)
+        self.write(f"{directory}/devices.deny", "a")
+        self.write(f"{directory}/devices.allow", "c 1:* rwm")
+        for number in allowed:
+            self.write(f"{directory}/devices.allow", f"c 240:{number} rwm")
+        return directory
+
+    def write(self, file, text):
+        with open(file, "w") as stream:
+            stream.write(text)
+
+    def run_container(self, pod_uid, name, *nodes, cgroup="", root="root"):
+        """Its processes have the nodes, and may open those that the cgroup allows."""
+        folder = self.node.path(f"state/pods/{pod_uid}/containers/{name}")
+        os.makedirs(folder)
+        self.write(f"{folder}/4711", "")
+        root = self.node.path(root)
+        os.mkdir(root)
+        process = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "python3", "-c", PROCESS, root,
+                                    f"{folder}/4711", cgroup, *nodes], stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        return process
+
+    def check(self, *words, prefix=()):
+        answer = subprocess.run([*prefix, program("devplugctl"), "-c", self.node.config, "check", "--containers", *words],
+                                capture_output=True, text=True)
+        return answer.returncode, answer.stdout
+
+    def check_after(self, script, *words):
+        """The script changes what devplugctl sees of the file system."""
+        return self.check(*words, prefix=["unshare", "--mount", "--propagation", "private", "sh", "-ec", script + '; exec "$@"', "sh"])
+
+
+class LostDevices(Containers, NodeTest):
     def begin(self, more=""):
         """A pod has one of three devices."""
         self.node.configure(path("x", "/dev/x*", more), text=f'host_root = "{self.host}"; cdi_dir = "{self.host}/etc/cdi";',
@@ -65,46 +110,11 @@ class LostDevices(NodeTest):
             entries = json.load(file)["Data"]["PodDeviceEntries"]
         return next(entry for entry in entries if f"x{number or self.number}" in entry["DeviceIDs"]["-1"])
 
-    def make_cgroup(self, *allowed, name=""):
-        if not os.path.exists(f"{CGROUPS}/devices.list"):
-            self.skipTest("needs a hierarchy of cgroups of version 1 for devices")
-        directory = f"{CGROUPS}/{os.path.basename(self.node.dir)}{name}"
-        os.mkdir(directory)
-        self.addCleanup(os.rmdir, directory)
-        self.write(f"{directory}/devices.deny", "a")
-        self.write(f"{directory}/devices.allow", "c 1:* rwm")
-        for number in allowed:
-            self.write(f"{directory}/devices.allow", f"c 240:{number} rwm")
-        return directory
-
-    def write(self, file, text):
-        with open(file, "w") as stream:
-            stream.write(text)
-
     def start_container(self, *nodes, cgroup="", container=None, number=None):
-        """Its processes have the nodes, and may open those that the cgroup allows."""
+        """Runs a container of the pod with that device."""
         entry = self.entry(number)
-        folder = self.node.path(f"state/pods/{entry['PodUID']}/containers/{container or entry['ContainerName']}")
-        os.makedirs(folder)
-        self.write(f"{folder}/4711", "")
-        root = self.node.path(f"root-{number or self.number}-{container}")
-        os.mkdir(root)
-        process = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "python3", "-c", PROCESS, root,
-                                    f"{folder}/4711", cgroup, *nodes], stdout=subprocess.PIPE)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        self.assertEqual(process.stdout.readline(), b"ready\n")
-        return process
-
-    def check(self, *words, prefix=()):
-        answer = subprocess.run([*prefix, program("devplugctl"), "-c", self.node.config, "check", "--containers", *words],
-                                capture_output=True, text=True)
-        return answer.returncode, answer.stdout
-
-    def check_after(self, script, *words):
-        """The script changes what devplugctl sees of the file system."""
-        return self.check(*words, prefix=["unshare", "--mount", "--propagation", "private", "sh", "-ec", script + '; exec "$@"', "sh"])
+        return self.run_container(entry["PodUID"], container or entry["ContainerName"], *nodes, cgroup=cgroup,
+                                  root=f"root-{number or self.number}-{container}")
 
     def test_container_that_has_its_device(self):
         self.begin()
@@ -197,6 +207,58 @@ class LostDevices(NodeTest):
         answer = json.loads(self.check("--json")[1])
         self.assertEqual(answer["status"], 2)
         self.assertIn("cannot read", answer["unknown"])
+
+
+class DevicesLostByClaims(Containers, DraPodTest):
+    """A container has the devices of its own claims, from devplugd's CDI files."""
+
+    def begin_pod(self):
+        self.serve_api()
+        self.cdi = f"{self.host}/etc/cdi"
+        self.begin(path("x", "/dev/x*", 'serve = "dra";'), pods=True, text=f'host_root = "{self.host}";',
+                   kubelet=f'pod_logs_dir = "{self.node.kubelet_state}/pod-logs";')
+        claim = self.api.schedule_limits("trainer", [{"vendor.example/x": 1}, {"vendor.example/x": 1}])
+        pod = self.pod("trainer", claim, limits=["a:vendor.example/x=1", "b:vendor.example/x=1"])
+        self.assertEqual(pod["phase"], "Running", pod)
+        until(lambda: self.node.resource("vendor.example/x")["in_use"] == 2, "the pods of devices")
+        self.uid = next(pod["uid"] for pod in self.node.call_kubelet("pods")["pods"])
+        # By container.
+        self.devices = {pod["container"]: device["id"] for device in self.node.resource("vendor.example/x")["devices"]
+                        for pod in device["pods"]}
+
+    def test_claims(self):
+        self.begin_pod()
+        self.assertEqual(self.check(), (0, "0 containers with devices: no problem\n"))
+        a, b = (self.devices[name][-1] for name in "ab")
+        self.run_container(self.uid, "a", f"/dev/x{a}={a}", root="a")
+        self.run_container(self.uid, "sidecar", root="sidecar")
+        self.assertEqual(self.check(), (0, "1 container with devices: no problem\n"))
+        # The other container has the device of the first one in place of its own.
+        self.run_container(self.uid, "b", f"/dev/x{a}={a}", root="b")
+        problem = f"default/trainer, container b: /dev/x{b} of vendor.example/x: it is missing in the container\n"
+        self.assertEqual(self.check(), (1, problem))
+        self.assertEqual(self.check("vendor.example/x"), (1, problem))
+        self.assertEqual(self.check("vendor.example/y"), (0, "0 containers with devices: no problem\n"))
+        # The kubelet's checkpoint is about device plugins.
+        checkpoint = os.path.join(self.node.plugins, "kubelet_internal_checkpoint")
+        if os.path.exists(checkpoint):
+            os.unlink(checkpoint)
+        self.assertEqual(self.check(), (1, problem))
+        # Without devplugd, it is not known which claims a container has.
+        self.node.stop()
+        status, text = self.check()
+        self.assertEqual(status, 2)
+        self.assertIn("devplugd is not running", text)
+
+    def test_device_that_the_cgroup_denies(self):
+        self.begin_pod()
+        a = self.devices["a"][-1]
+        directory = self.make_cgroup(a)
+        self.run_container(self.uid, "a", f"/dev/x{a}={a}", cgroup=directory)
+        self.assertEqual(self.check(), (0, "1 container with devices: no problem\n"))
+        self.write(f"{directory}/devices.deny", f"c 240:{a} rwm")
+        self.assertEqual(self.check(), (1, f"default/trainer, container a: /dev/x{a} of vendor.example/x: "
+                                        "the container's cgroup does not allow it\n"))
 
 
 if __name__ == "__main__":

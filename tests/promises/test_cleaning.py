@@ -10,7 +10,8 @@ import subprocess
 import unittest
 
 from cleaning_node import CleaningProgram
-from node import NodeTest, UNIT_CAPABILITIES, UNIT_UID, as_unit, path, program, static, until
+from node import NodeTest, UNIT_CAPABILITIES, UNIT_UID, as_unit, children_of, command_line, path, program, static, until
+from unix_http import get
 
 GPU = "vendor.example/gpu"
 
@@ -20,17 +21,17 @@ class Cleaning(CleaningProgram, NodeTest):
         super().setUp()
         self.add_program()
 
-    def begin(self, count=1, timeout=20, more="", sees_pods=True):
-        self.configure(count, timeout, more, sees_pods=sees_pods)
+    def begin(self, count=1, timeout=20, more="", sees_pods=True, text=""):
+        self.configure(count, timeout, more, sees_pods=sees_pods, text=text)
         self.node.start_kubelet()
         self.node.start()
         self.node.await_serving()
 
-    def configure(self, count=1, timeout=20, more="", nodes=None, sees_pods=True):
+    def configure(self, count=1, timeout=20, more="", nodes=None, sees_pods=True, text=""):
         """Without `sees_pods`, devplugd hears of the end of a pod when the next one is admitted."""
         keys = f"{self.release(timeout)} {more}"
         self.node.configure(
-            path("gpu", nodes, keys) if nodes else static("gpu", count, keys),
+            path("gpu", nodes, keys) if nodes else static("gpu", count, keys), text=text,
             kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock"; '
                     f'pod_resources_interval = 1; pod_logs_dir = "{self.node.kubelet_state}/pod-logs";'
             if sees_pods else f'pod_resources = false; pod_logs_dir = "{self.node.path("nowhere")}";')
@@ -129,8 +130,13 @@ class Cleaning(CleaningProgram, NodeTest):
         self.remove("c")
         until(lambda: len(self.log()) == 2, "the device to be cleaned")
 
+    def metric(self, outcome):
+        line, = [line for line in get(self.node.path("metrics.sock"))[1].splitlines()
+                 if line.startswith("devplugd_cleanings_total{") and f'outcome="{outcome}"' in line]
+        return int(line.split()[-1])
+
     def test_device_that_cannot_be_cleaned_stays_away(self):
-        self.begin(2)
+        self.begin(2, text=f'metrics = {{ listen = "{self.node.path("metrics.sock")}"; }};')
         self.assertIsNone(self.node.pod("a", gpu=2)[1])
         self.mark("bad-gpu-1")
         self.remove("a")
@@ -139,6 +145,7 @@ class Cleaning(CleaningProgram, NodeTest):
         self.assertIn("gpu-1 does not answer", self.device(1)["reason"])
         documents = self.node.ask(devices=True)[1]
         self.assertEqual(documents[GPU]["devices"][1]["cause"], "cleaning")
+        until(lambda: (self.metric("ok"), self.metric("failed")) == (1, 1), "the metrics")
         self.node.await_allocatable(gpu=1)
         # Also after a restart, from the first list on.
         self.node.stop(9)
@@ -149,6 +156,7 @@ class Cleaning(CleaningProgram, NodeTest):
         self.assertEqual(self.resume(GPU, "gpu-1").returncode, 0)
         until(lambda: self.log().count("begin gpu-1") == 2, "another attempt")
         until(lambda: (self.device(1)["reason"] or "").startswith(reason), "the program to fail again")
+        until(lambda: (self.metric("ok"), self.metric("failed")) == (0, 1), "the metrics of this devplugd")
         self.assertEqual(self.resume("--force", GPU, "gpu-1").returncode, 0)
         self.node.await_allocatable(gpu=2)
         self.assertEqual(self.log().count("begin gpu-1"), 2)
@@ -156,6 +164,44 @@ class Cleaning(CleaningProgram, NodeTest):
 
     def resume(self, *words):
         return subprocess.run([program("devplugctl"), "-c", self.node.config, "resume", *words], capture_output=True, text=True)
+
+    def test_hostile_program(self):
+        """It is killed with all that it has started, and nothing else suffers. The device stays away."""
+        mark = f"{100000 + os.getpid()}"
+        with open(self.program) as stream:
+            good = stream.read()
+        with open(self.program, "w") as stream:
+            stream.write(f"""#!/bin/bash
+trap '' TERM INT HUP
+for number in 1 2 3; do setsid sleep {mark} & done
+(trap '' TERM; exec -a clean sleep {mark}) &
+head -c 20000000 /dev/zero | tr '\\0' x
+printf '\\n\\033[2J\\tcleaned \\377\\n'
+kill -STOP $$
+exec sleep {mark}
+""")
+        self.begin(2, timeout=1)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.remove("a")
+        number = next(n for n in range(2) if self.device(n)["id"] == list(self.dirty())[0])
+        until(lambda: "did not exit within 1 s and was killed" in (self.device(number)["reason"] or ""), "the program to be killed")
+        self.assertTrue(self.device(number)["reason"].isprintable())
+
+        def left():
+            return [pid for pid in os.listdir("/proc") if pid.isdigit() and command_line(pid)[1:] == [mark]]
+
+        until(lambda: not left(), "its processes to be killed")
+        self.node.await_allocatable(gpu=1)
+        self.assertEqual(self.node.find(GPU)["restarts"], 0)
+        self.assertIsNone(self.node.pod("b", gpu=1)[1])
+        with open(self.program + ".new", "w") as stream:
+            stream.write(good)
+        os.chmod(self.program + ".new", 0o755)
+        os.rename(self.program + ".new", self.program)
+        device = self.device(number)["id"]
+        self.assertEqual(self.resume(GPU, device).returncode, 0)
+        until(lambda: self.log() == [f"begin {device}", f"end {device}"], "the device to be cleaned")
+        self.node.await_allocatable(gpu=2)
 
     def test_slow_program(self):
         """With a long time limit, the device is unhealthy, and a container that got it before is refused."""
@@ -338,6 +384,9 @@ class Cleaning(CleaningProgram, NodeTest):
         self.assertEqual(self.end_pod(pod)[0], 0)
         self.assertEqual(len(self.log()), 2)
 
+    def helpers(self):
+        return [pid for pid in children_of(self.node.daemon.pid) if "devplugd-node-users" in "".join(command_line(pid)[:1])]
+
     def test_process_that_keeps_it_open_is_named(self):
         """With a long time limit, at once."""
         self.begin_with_node(timeout=60)
@@ -348,6 +397,7 @@ class Cleaning(CleaningProgram, NodeTest):
         reason = f"waits to be cleaned after a pod: process {process.pid} (sleep) has {os.path.realpath(self.file)} open"
         until(lambda: self.device()["reason"] == reason, "the reason")
         self.assertEqual(self.log(), [])
+        until(self.helpers, "the process that finds out")
         process.kill()
         process.wait()
         self.node.await_allocatable(gpu=1)

@@ -11,6 +11,7 @@ from eviction_node import GPU, EvictionTest
 from devplug_apiserver.resources import CLAIMS
 from test_json import flatten, members_by_command
 from node import until
+from unix_http import get
 
 REPORT = "cluster = { report = true; };"
 
@@ -32,6 +33,8 @@ class Eviction(EvictionTest):
         # The scheduler would give another pod the same device.
         self.await_pod(bad, "bad", "waiting", f"the Node still shows 4 allocatable {GPU}, and not 3")
         self.assertEqual(self.evictions(), [])
+        # The kubelet refuses a pod that has been bound to the node meanwhile.
+        self.assertIn("UnexpectedAdmissionError", str(self.node.pod("late", gpu=3)[1]))
         self.show_allocatable(3)
         self.await_pod(bad, "bad", "evicted")
         self.assertEqual(self.evictions(), ["bad"])
@@ -204,8 +207,13 @@ class Eviction(EvictionTest):
 
     # --- the brake
 
+    def metric(self, name, **labels):
+        text = ",".join(f'{key}="{value}"' for key, value in sorted({"resource": GPU, **labels}.items()))
+        lines = get(self.node.path("metrics.sock"))[1].splitlines()
+        return next((int(line.split()[-1]) for line in lines if line.startswith(f"devplugd_{name}{{{text}}} ")), None)
+
     def test_changed_configuration_holds(self):
-        self.begin(self.gpu(), settled=False)
+        self.begin(self.gpu(), settled=False, text=f'metrics = {{ listen = "{self.node.path("metrics.sock")}"; }};')
         device = self.run_pod("a")
         self.break_device(device)
         self.await_state(device, "held", "configuration")
@@ -215,12 +223,15 @@ class Eviction(EvictionTest):
         self.assertIn("Its pods are not evicted, because it has failed within 10 minutes after a change of the configuration.",
                       " ".join(self.ctl("explain", GPU).stdout.split()))
         self.assertIn("eviction is held", self.ctl("events").stdout)
+        self.assertEqual([self.metric("evictions", state=state) for state in ("waiting", "held", "evicting")], [0, 1, 0])
         self.kill_daemon()
         self.await_state(device, "held", "configuration")
         self.assertEqual(self.evictions(), [])
         answer = self.ctl("evict", GPU)
         self.assertEqual((answer.returncode, answer.stdout), (0, f"the eviction of the pods of {device} of {GPU} is confirmed\n"))
         self.await_pod(device, "a", "evicted")
+        self.assertEqual([self.metric("evictions", state=state) for state in ("waiting", "held", "evicting")], [0, 0, 1])
+        self.assertEqual([self.metric("evicted_pods_total", way=way) for way in ("evicted", "deleted")], [1, 0])
         answer = self.ctl("evict", GPU)
         self.assertEqual((answer.returncode, answer.stderr), (1, f"devplugctl: no eviction is held for {GPU}\n"))
 
@@ -355,12 +366,14 @@ class EvictionByTaint(DraTest):
         name = self.api.device_named(self.GPUS, int(device[-1]))
         return [(taint["key"], taint["effect"]) for taint in (self.api.pool() or {}).get(name, {}).get("taints", [])]
 
-    def claim(self, pod, device, annotations=None, **options):
+    def claim(self, pod, device, admin=False, **options):
         """A prepared claim for the device, with a pod."""
         uid = self.api.allocate(f"claim-{pod}", DRIVER, [("r", self.api.device_named(self.GPUS, int(device[-1])))])
         pod_uid = f"7a1c0f42-0000-4000-8000-{pod:0>12}"
         with self.api.lock:
             claim = dict(self.api.claims["default", f"claim-{pod}"])
+            if admin:
+                claim["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
             claim["status"] = {**claim["status"], "reservedFor": [{"resource": "pods", "name": pod, "uid": pod_uid}]}
             self.api.store.change(CLAIMS, "MODIFIED", claim)
         self.add_pod(pod, pod_uid, **options)
@@ -371,6 +384,8 @@ class EvictionByTaint(DraTest):
         self.begin_evicting()
         self.claim("1", "gpu-0")
         self.claim("2", "gpu-1", status={"extendedResourceClaimStatus": {"resourceClaimName": "claim-2"}})
+        # A pod that only watches the device keeps it.
+        self.claim("3", "gpu-1", admin=True, status={"extendedResourceClaimStatus": {"resourceClaimName": "claim-3"}})
         for device in ("gpu-0", "gpu-1"):
             self.write(device, "hot")
         heat = f"{DRIVER}/heat"
@@ -386,6 +401,7 @@ class EvictionByTaint(DraTest):
         for device in ("gpu-0", "gpu-1"):
             self.assertEqual(self.taints(device), [(heat, "NoExecute")])
         self.await_pod("gpu-0", "1", "skipped", "whose pods Kubernetes evicts by the taint of the device")
+        self.assertIsNone(self.pod_state("gpu-1", "3"))
         self.assertEqual(self.evictions(), ["2"])
         self.assertEqual(self.taints("gpu-2"), [])
         # Another process publishes the same.

@@ -318,6 +318,26 @@ class ExpectWithDra(DraTest):
         make_node(self.node.path("dev/card1"))
         self.assertEqual(set(self.await_pool(lambda pool: not tainted(pool))), names)
 
+    def test_readiness(self):
+        """The API server has to store the slices."""
+        socket = self.node.path("metrics.sock")
+
+        def readiness():
+            try:
+                answer, text = get(socket, "/readyz")
+            except OSError:
+                return None
+            return answer.status, text
+
+        self.serve_api()
+        self.api.faults = [lambda method, path: 503 if "resourceslices" in path and method != "GET" else None]
+        self.begin(self.resource("card", "expect = 3;"), text=f'metrics = {{ listen = "{socket}"; }};')
+        until(lambda: readiness() == (503, f"{CARD}: its devices are not published in ResourceSlices; see devplugctl explain\n"),
+              lambda: f"the reason; last {readiness()}")
+        self.api.faults = []
+        self.await_pool(lambda pool: len(pool) == 3)
+        until(lambda: readiness() == (200, "ready (1 of 1 resources required)\n"), lambda: f"readiness; last {readiness()}")
+
 
 if __name__ == "__main__":
     unittest.main()

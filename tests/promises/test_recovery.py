@@ -91,6 +91,21 @@ class Recovery(NodeTest):
         self.assertEqual(self.runs(), 3)
         self.assertIsNone(self.node.pod("two", gpu=2)[1])
 
+    def test_state_and_time_limit(self):
+        self.write(self.script, f"#!/bin/sh\nwhile ! [ -e {self.folder}/good-$1 ]; do sleep 0.1; done\n")
+        self.begin("attempts = 1; timeout = 1;")
+        self.spoil()
+        self.repair()
+        until(lambda: self.device()["reason"] == "being tested after a failure", "the test to run")
+        self.assertEqual(self.device()["health"], "Unhealthy")
+        until(lambda: self.device()["reason"].startswith("needs an administrator (devplugctl resume): its test has failed, attempt 1 of 1: "),
+              "the test to be killed")
+        self.assertIn("did not exit within 1 s", self.device()["reason"])
+        self.assertEqual(self.resume(GPU, "gpu-0").returncode, 0)
+        until(lambda: self.device()["reason"] == "being tested after a failure", "the test to run again")
+        self.write(f"{self.folder}/good-gpu-0")
+        self.node.await_allocatable(gpu=2)
+
     def test_an_administrator_offers_a_device_without_its_test(self):
         self.begin("attempts = 1;")
         self.spoil(1)

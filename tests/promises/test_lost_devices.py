@@ -4,9 +4,11 @@
 The containers are processes with a root, a cgroup for devices and the kubelet's mount, as a runtime makes them.
 complaints.md: none; nvidia-container-toolkit#48 has the case.
 """
+import ctypes
 import json
 import os
 import stat
+import struct
 import subprocess
 import unittest
 
@@ -14,6 +16,8 @@ from dra_node import DraPodTest
 from node import NodeTest, path, program, until
 
 CGROUPS = "/sys/fs/cgroup/devices"
+UNIFIED = "/sys/fs/cgroup" if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else "/sys/fs/cgroup/unified"
+BPF_CALL, BPF_PROG_LOAD, BPF_PROG_ATTACH, TYPE_CGROUP_DEVICE, ATTACH_CGROUP_DEVICE = 321, 5, 8, 15, 6
 # Stands for the first process of a container: its root is a directory with nodes.
 PROCESS = """
 import os, subprocess, sys, time
@@ -58,6 +62,40 @@ class Containers:
         for number in allowed:
             self.write(f"{directory}/devices.allow", f"c 240:{number} rwm")
         return directory
+
+    def make_unified_cgroup(self):
+        """With version 2, a runtime attaches a program to the cgroup; systemd replaces it."""
+        directory = f"{UNIFIED}/{os.path.basename(self.node.dir)}"
+        if os.uname().machine != "x86_64" or not os.path.exists(f"{UNIFIED}/cgroup.procs"):
+            self.skipTest("needs a hierarchy of cgroups of version 2, and amd64")
+        os.mkdir(directory)
+        self.addCleanup(os.rmdir, directory)
+        return directory
+
+    def deny(self, directory, number):
+        """As make_unified_cgroup(): no process of the cgroup may open the device, and each other one is allowed."""
+        def instruction(code, registers=0, offset=0, value=0):
+            return struct.pack("<BBhi", code, registers, offset, value)
+
+        # r2 = major; if it is not 240, allow; r2 = minor; if it is not the number, allow; deny.
+        code = b"".join((instruction(0x61, 0x12, 4), instruction(0x55, 2, 4, 240), instruction(0x61, 0x12, 8),
+                         instruction(0x55, 2, 2, number), instruction(0xb7), instruction(0x95), instruction(0xb7, value=1),
+                         instruction(0x95)))
+        text, licence = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
+        program_fd = self.bpf(BPF_PROG_LOAD, struct.pack("<IIQQ", TYPE_CGROUP_DEVICE, len(code) // 8, ctypes.addressof(text),
+                                                         ctypes.addressof(licence)))
+        self.addCleanup(os.close, program_fd)
+        directory_fd = os.open(directory, os.O_RDONLY)
+        self.addCleanup(os.close, directory_fd)
+        self.bpf(BPF_PROG_ATTACH, struct.pack("<III", directory_fd, program_fd, ATTACH_CGROUP_DEVICE))
+
+    def bpf(self, command, attributes):
+        library = ctypes.CDLL(None, use_errno=True)
+        attributes = ctypes.create_string_buffer(attributes, 128)
+        result = library.syscall(BPF_CALL, command, attributes, len(attributes))
+        if result < 0:
+            self.skipTest(f"may not use programs of cgroups: {os.strerror(ctypes.get_errno())}")
+        return result
 
     def write(self, file, text):
         with open(file, "w") as stream:
@@ -151,6 +189,22 @@ class LostDevices(Containers, NodeTest):
         # The tool's own process has left the cgroup.
         with open(f"{directory}/cgroup.procs") as file:
             self.assertEqual(len(file.read().split()), 1)
+
+    def test_device_that_a_program_denies(self):
+        """With version 2 of cgroups, it is the program that decides. This host may have both versions; the container's says 2."""
+        self.begin()
+        directory = self.make_unified_cgroup()
+        self.deny(directory, 255)
+        process = self.start_container(f"/dev/x{self.number}={self.number}", "/dev/dri/hooked=77", cgroup=directory)
+        line = self.node.path("cgroup")
+        self.write(line, f"0::/{os.path.basename(directory)}\n")
+
+        script = f"mount --bind {line} /proc/{process.pid}/cgroup"
+        self.assertEqual(self.check_after(script), (0, "1 container with devices: no problem\n"))
+        for number, name in ((int(self.number), f"/dev/x{self.number} of vendor.example/x"), (77, "/dev/dri/hooked")):
+            self.deny(directory, number)
+            self.assertEqual(self.check_after(script),
+                             (1, f"default/trainer, container main: {name}: the container's cgroup does not allow it\n"))
 
     def test_device_that_is_another(self):
         self.begin()

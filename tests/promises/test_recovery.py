@@ -103,6 +103,13 @@ class Recovery(NodeTest):
         self.assertIn("did not exit within 1 s", self.device()["reason"])
         self.assertEqual(self.resume(GPU, "gpu-0").returncode, 0)
         until(lambda: self.device()["reason"] == "being tested after a failure", "the test to run again")
+        # The next process does not offer it either, and tests it again.
+        pid = self.node.find(GPU)["pid"]
+        os.kill(pid, 9)
+        until(lambda: self.node.find(GPU)["pid"] not in (0, pid), "another process")
+        self.node.await_serving()
+        self.assertEqual(self.device()["health"], "Unhealthy")
+        until(lambda: self.device()["reason"] == "being tested after a failure", "the test to run for the next process")
         self.write(f"{self.folder}/good-gpu-0")
         self.node.await_allocatable(gpu=2)
 

@@ -389,7 +389,7 @@ static void on_devices(struct child *child, void *userdata)
 	struct manager *manager = userdata;
 
 	(void)dra_send_devices(manager->dra, child);
-	cleaning_changed(manager->cleaning);
+	cleaning_changed(manager->cleaning, child);
 	if (child->counts_changed && renewal_matters(child))
 		booked_checkpoint_changed(manager->booked);
 	assignments_outdated(manager->assignments);

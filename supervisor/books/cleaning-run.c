@@ -11,8 +11,9 @@
 #include "supervisor/ownership/arbiter.h"
 
 /* As many as the process of a resource runs at a time. */
-#define RUNS_MAX 4
-#define RETRY    USEC_PER_SEC
+#define RUNS_MAX  4
+#define RETRY     USEC_PER_SEC
+#define RETRY_MAX (60 * USEC_PER_SEC)
 /* How long it counts that no process has a device open. */
 #define UNUSED_AGE USEC_PER_SEC
 
@@ -185,6 +186,9 @@ static bool is_unused(
 	if (dirty->unused_at > 0 && now - dirty->unused_at < UNUSED_AGE)
 		return true;
 	r = ask_users(cleaning, dirty, child, &error);
+	/* The answer about the other device is the time for this one. */
+	if (r == -EBUSY)
+		dirty->again = 0;
 	if (r < 0 && r != -EAGAIN && r != -EBUSY)
 		set_open(dirty, error.message);
 	return r == 0;
@@ -209,6 +213,13 @@ void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty)
 		return;
 	dirty->number = message.number;
 	dirty->since = now;
+}
+
+void cleaning_run_note_absence(struct dirty *dirty)
+{
+	uint64_t pause = RETRY << MIN_OF(++dirty->absent, 6U);
+
+	dirty->again = now_usec(CLOCK_MONOTONIC) + MIN_OF(pause, RETRY_MAX);
 }
 
 void cleaning_run_note_failure(struct cleaning *cleaning, struct dirty *dirty,

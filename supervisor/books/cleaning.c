@@ -299,8 +299,16 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
-void cleaning_changed(struct cleaning *cleaning)
+void cleaning_changed(struct cleaning *cleaning, const struct child *child)
 {
+	for (size_t i = 0; i < cleaning->devices.count; i++) {
+		struct dirty *dirty = cleaning->devices.items[i];
+
+		if (dirty->absent == 0 || !streq(dirty->resource, child->resource->name))
+			continue;
+		dirty->absent = 0;
+		dirty->again = 0;
+	}
 	cleaning_run_look_soon(cleaning);
 }
 
@@ -415,7 +423,9 @@ static void take_result(struct cleaning *cleaning, const struct child *child, st
 	struct error error = { 0 };
 
 	dirty->number = 0;
-	if (message->phase == CHILD_CLEANED_FAILED)
+	if (message->phase == CHILD_CLEANED_LATER)
+		cleaning_run_note_absence(dirty);
+	else if (message->phase == CHILD_CLEANED_FAILED)
 		cleaning_run_note_failure(cleaning, dirty, &fields, message->text);
 	else if (message->phase == CHILD_CLEANED_OK) {
 		cleaning_run_note_clean(cleaning, dirty);

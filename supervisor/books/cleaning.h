@@ -23,9 +23,8 @@ struct manager;
 /* Reads what an earlier daemon has saved. Returns 0 or -ENOMEM. */
 int cleaning_new(struct manager *manager, struct cleaning **ret);
 
-/* To be called when the resources or their processes have changed. Devices are cleaned soon, if any
- * are free. */
-void cleaning_changed(struct cleaning *cleaning);
+/* The process has reported its devices. They are cleaned soon, if any are free. */
+void cleaning_changed(struct cleaning *cleaning, const struct child *child);
 
 /* Takes CHILD_USE and CHILD_CLEANED. Returns false if the message is malformed. */
 bool cleaning_take(

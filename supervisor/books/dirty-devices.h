@@ -28,6 +28,7 @@ struct dirty {
 	uint64_t number;          /* of CHILD_CLEAN, while it is cleaned; 0: it is not */
 	uint64_t since;           /* when that began */
 	uint64_t again;           /* not before */
+	unsigned absent;          /* how often its process did not have it since it changed */
 	uint64_t due_at;          /* since when it waits to be cleaned; 0: it does not */
 	uint64_t unused_at;       /* when no process had its nodes open; 0: never */
 	char *open;               /* why it waits: a process has it open; NULL: none is known */

@@ -352,15 +352,19 @@ exec sleep {mark}
 
     # --- processes of the host
 
-    def begin_with_node(self, timeout=20, more=""):
+    def begin_with_node(self, timeout=20, more="", count=1):
         """Devices of a node whose number no other process has open: that of /dev/full."""
         os.mkdir(self.node.path("dev"))
         self.file = self.node.path("dev/gpu-0")
-        os.mknod(self.file, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        for number in range(count):
+            self.plug(number)
         self.configure(timeout=timeout, more=more, nodes=self.node.path("dev/gpu-*"))
         self.node.start_kubelet()
         self.node.start()
-        self.node.await_allocatable(gpu=1)
+        self.node.await_allocatable(gpu=count)
+
+    def plug(self, number=0):
+        os.mknod(self.node.path(f"dev/gpu-{number}"), stat.S_IFCHR | 0o666, os.makedev(1, 7))
 
     def open_node(self):
         with open(self.file) as node:
@@ -368,6 +372,32 @@ exec sleep {mark}
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
+
+    def test_all_devices_of_a_pod(self):
+        """They are examined one after the other, without a pause, so that the next pod need not wait longer than it may."""
+        count = 64
+        self.begin_with_node(count=count)
+        self.assertIsNone(self.node.pod("a", gpu=count)[1])
+        self.remove("a")
+        self.assertIsNone(self.node.pod("b", gpu=count)[1])
+        self.assertEqual(len(set(self.log())), 2 * count)
+
+    def test_device_that_is_away_when_its_pod_ends(self):
+        """It is cleaned when it returns, although no pod waits for it."""
+        self.begin_with_node()
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        os.unlink(self.file)
+        until(lambda: "disappeared" in (self.device()["reason"] or ""), "the device to be missed")
+        self.remove("a")
+        # A pod that is admitted has the kubelet forget the other one, and devplugd the device.
+        self.assertIsNotNone(self.node.pod("b", gpu=1)[1])
+        self.assertEqual(len(self.dirty()), 1)
+        self.plug()
+        until(lambda: len(self.log()) == 2, "the device to be cleaned")
+        until(lambda: self.dirty() == {}, "that to be saved")
+        self.node.await_allocatable(gpu=1)
+        self.assertIsNone(self.node.pod("c", gpu=1)[1])
+        self.assertEqual(len(self.log()), 2)
 
     def test_not_while_a_process_has_it_open(self):
         self.begin_with_node()

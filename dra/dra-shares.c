@@ -90,7 +90,7 @@ static int add_amounts(json_t *device, const json_t *devices, const json_t *resu
 			return error_set(
 				error, -EBADMSG, "its share id \"%.80s\" is not valid", id);
 		if (!totals)
-			return error_set(error, -ENOENT,
+			return error_set(error, -ENODEV,
 				"it is a share of a device that is not shared any more; delete the "
 				"pod, so that the claim is allocated again");
 		r = read_consumed(consumed, totals, driver, read, error);

@@ -854,6 +854,14 @@ static void test_allocation(void **state)
 		read_claim(CLAIM("u-1", RESULT("r", DRIVER, "m", "gpu-a")), &none, &error), -EXDEV);
 	assert_int_equal(read_claim(CLAIM("u-1", RESULT("r", DRIVER, "n", "gpu-b")), &none, &error),
 		-ENODEV);
+	/* A share of a device that is exclusive now, or still: it may be shared again soon. */
+	assert_int_equal(read_claim(CLAIM("u-1",
+					    "{\"request\": \"r\", \"driver\": \"" DRIVER
+					    "\", \"pool\": \"n\", \"device\": \"gpu-a\", "
+					    "\"shareID\": "
+					    "\"01234567-89ab-4def-8123-456789abcdef\"}"),
+				 &none, &error),
+		-ENODEV);
 	assert_int_equal(read_claim("{\"metadata\": {\"uid\": \"u-1\"}}", &none, &error), -ENODATA);
 	/* Held by a claim of this driver, which may no longer have the resource, and of another. */
 	assert_int_equal(

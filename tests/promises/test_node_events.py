@@ -162,9 +162,10 @@ class NodeEvents(ReportTest):
                 until(lambda: any(f"gpu-{number} has" in event["message"]
                                   for event in self.api.events().get(("Node", "node-a", "DeviceFailed"), [])), "the Event")
                 until(lambda: self.report_failure() == "", "the failure to be over")
-        self.api.faults = [lambda method, path: 403 if "/events" in path and method == "POST" else None]
-        self.set_health("gpu-0", "ok")
-        until(lambda: ": 403" in (self.report_failure() or ""), "the refusal")
+        for device, code in (("gpu-0", 403), ("gpu-2", 409)):
+            self.api.faults = [lambda method, path: code if "/events" in path and method == "POST" else None]
+            self.set_health(device, "ok")
+            until(lambda: f": {code}" in (self.report_failure() or ""), "the refusal")
         self.api.faults = []
         self.set_health("gpu-1", "ok")
         self.await_event("Node", "node-a", "DeviceRecovered")

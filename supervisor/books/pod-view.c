@@ -82,12 +82,20 @@ static json_t *describe_claim(const struct view *view, const struct pod_claim *c
 static int add_claims(const struct view *view, const struct pod_container *container, json_t *to)
 {
 	json_t *claims = add_array(to, "claims");
+	json_auto_t *listed = json_object();
 	int r = claims ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < view->table->n_claims && r >= 0; i++)
-		if (view->table->claims[i].container == container)
-			r = json_array_append_new(
-				claims, describe_claim(view, &view->table->claims[i]));
+	for (size_t i = 0; i < view->table->n_claims && r >= 0; i++) {
+		const struct pod_claim *claim = &view->table->claims[i];
+		_cleanup_free_ char *key =
+			claim->container == container ? pod_claim_key(claim) : NULL;
+
+		/* A kubelet lists a device once for each time that its claim was prepared. */
+		if (!key || json_object_get(listed, key))
+			continue;
+		(void)json_object_set_new(listed, key, json_true());
+		r = json_array_append_new(claims, describe_claim(view, claim));
+	}
 	return r;
 }
 

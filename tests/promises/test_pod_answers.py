@@ -264,16 +264,46 @@ class PodAnswers(ToolTest):
 
 
 class ClaimAnswers(DraTest):
-    def test_generated_answers(self):
-        """Claims of devplugd's driver are prepared, and the kubelet lists them among others."""
+    def begin_listed(self):
+        """Returns what answers for the kubelet, and the parts of the configuration."""
         self.serve_api()
         lister = Lister(self.node.path("pod-resources/kubelet.sock"))
         self.addCleanup(lister.stop)
-        metrics = self.node.path("metrics.sock")
-        text = f'metrics = {{ listen = "{metrics}"; pods = true; }};'
+        self.metrics = self.node.path("metrics.sock")
+        text = f'metrics = {{ listen = "{self.metrics}"; pods = true; }};'
         kubelet = f'pod_resources_socket = "{self.node.path("pod-resources/kubelet.sock")}";'
         self.begin(self.resource("a", count=2), text=text, kubelet=kubelet)
         self.await_pool()
+        return lister, text, kubelet
+
+    def test_C13_repeated_prepare(self):
+        """A kubelet that has had a claim prepared again lists it, and its devices, once for each time. devplugd lists a device once."""
+        lister, *_ = self.begin_listed()
+        names = [self.api.device_named(A, number) for number in range(2)]
+        claim = ("default", "c", self.api.allocate("c", DRIVER, [("r", name) for name in names]))
+        devices = self.prepare(claim)[claim[2]]
+        self.assertEqual(len(devices), 2)
+        self.assertEqual(self.prepare(claim)[claim[2]], devices)
+        listed = ("default", "c", [(DRIVER, "node-a", name) for name in names + names])
+        lister.answer = pod("default", "p1", [container("main", claims=[listed, listed]), container("side", claims=[listed])])
+        write_checkpoint(self, [])
+        users = ["default/p1/main", "default/p1/side"]
+
+        def holders():
+            return [[f'{user["namespace"]}/{user["pod"]}/{user["container"]}' for user in device["pods"]]
+                    for device in self.node.resource(A)["devices"]]
+
+        until(lambda: holders() == [users, users], lambda: f"each container once, not {holders()}")
+        self.assertEqual(self.node.resource(A)["in_use"], 2)
+        self.assertRegex(self.ctl("devices").stdout, rf"(?m)^{A} +a-0 +Healthy +- +default/p1/main, default/p1/side \(claim default/c\)")
+        shown = json.loads(self.ctl("pod", "default/p1", "--json").stdout)["containers"]
+        self.assertEqual([[device["id"] for device in one["devices"]] for one in shown], [["a-0", "a-1"]] * 2)
+        assigned = [line for line in get(self.metrics, "/metrics")[1].splitlines() if line.startswith("devplugd_device_assigned{")]
+        self.assertEqual((len(assigned), len(set(assigned))), (4, 4))
+
+    def test_generated_answers(self):
+        """Claims of devplugd's driver are prepared, and the kubelet lists them among others."""
+        lister, text, kubelet = self.begin_listed()
         names = [self.api.device_named(A, number) for number in range(2)]
         claims = [("default", f"c{i}", self.api.allocate(f"c{i}", DRIVER, [("r", name)])) for i, name in enumerate(names)]
         for namespace, name, uid in claims:
@@ -289,7 +319,7 @@ class ClaimAnswers(DraTest):
             write_checkpoint(self, [])
             with self.subTest(number=number):
                 check_holders(self, answer)
-                self.assertEqual(pods_up(metrics), 1)
+                self.assertEqual(pods_up(self.metrics), 1)
                 run_commands(self)
         # The driver's name leaves the configuration, and the claims stay prepared.
         self.node.configure(self.resource("a", count=2, serve="plugin"), text=text,
@@ -298,7 +328,7 @@ class ClaimAnswers(DraTest):
         lister.answer = pod("default", "p1", [container("main", claims=listed)])
         write_checkpoint(self, [])
         run_commands(self, FORGET)
-        self.assertEqual(pods_up(metrics), 1)
+        self.assertEqual(pods_up(self.metrics), 1)
         self.assertEqual(self.node.stop(), 0)
 
 

@@ -257,17 +257,13 @@ bool published_drop_left(struct published *published, const struct strings *name
 /* --- writing --- */
 
 /* Reads a file of ours with the permissions of a published one. */
-int published_read(const char *path, size_t maximum, char **ret)
+static int read_file(int directory_fd, const char *name, size_t maximum, char **ret)
 {
-	_cleanup_close_ int directory_fd = -EBADF, fd = -EBADF;
+	_cleanup_close_ int fd = -EBADF;
 	_cleanup_free_ char *text = NULL;
-	const char *name;
 	struct stat st;
 	size_t done = 0;
 
-	directory_fd = published_table_open_directory(path, &name);
-	if (directory_fd < 0)
-		return directory_fd;
 	fd = runtime_files_open_file(directory_fd, name);
 	if (fd < 0)
 		return fd;
@@ -293,37 +289,31 @@ int published_read(const char *path, size_t maximum, char **ret)
 	return 0;
 }
 
-/* Whether the file has this text: other processes, such as a pod with the directory, may have
- * changed it. */
-static bool has_content(const char *path, const char *text)
-{
-	_cleanup_free_ char *found = NULL;
-
-	return published_read(path, strlen(text), &found) >= 0 && streq(found, text);
-}
-
-static int write_file(const char *path, const char *text)
+int published_read(const char *path, size_t maximum, char **ret)
 {
 	_cleanup_close_ int directory_fd = -EBADF;
 	const char *name;
 
 	directory_fd = published_table_open_directory(path, &name);
-	if (directory_fd < 0)
-		return directory_fd;
-	return replace_file(directory_fd, name, 0644, text, strlen(text));
+	return directory_fd < 0 ? directory_fd : read_file(directory_fd, name, maximum, ret);
+}
+
+/* Whether the file has this text: other processes, such as a pod with the directory, may have
+ * changed it. */
+static bool has_content(int directory_fd, const char *name, const char *text)
+{
+	_cleanup_free_ char *found = NULL;
+
+	return read_file(directory_fd, name, strlen(text), &found) >= 0 && streq(found, text);
 }
 
 /* Writes into the file that is there. Returns 0, or negative errno if it is not such a file. */
-static int write_in_place(const char *path, const char *text)
+static int write_in_place(int directory_fd, const char *name, const char *text)
 {
-	_cleanup_close_ int directory_fd = -EBADF, fd = -EBADF;
-	const char *name;
+	_cleanup_close_ int fd = -EBADF;
 	struct stat st;
 	int r;
 
-	directory_fd = published_table_open_directory(path, &name);
-	if (directory_fd < 0)
-		return directory_fd;
 	fd = openat(directory_fd, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
@@ -361,24 +351,39 @@ void published_forget_damage(struct published *published)
 	(void)published_table_save(table);
 }
 
+/* Makes the file have this text. */
+static int write_file(const struct published_file *file, const char *text)
+{
+	_cleanup_close_ int directory_fd = -EBADF;
+	const char *name;
+	int r;
+
+	directory_fd = published_table_open_directory(file->path, &name);
+	if (directory_fd == -ENOENT) {
+		r = runtime_files_make_directory(file->directory->path);
+		if (r < 0)
+			return r;
+		directory_fd = published_table_open_directory(file->path, &name);
+	}
+	if (directory_fd < 0)
+		return directory_fd;
+	if (has_content(directory_fd, name, text))
+		return 0;
+	r = file->kind == PUBLISHED_METADATA || file->kind == PUBLISHED_DEVICES
+		? write_in_place(directory_fd, name, text)
+		: -ENOENT;
+	return r < 0 ? replace_file(directory_fd, name, 0644, text, strlen(text)) : r;
+}
+
 static int put_file(
 	struct published *published, const char *path, const char *text, struct error *error)
 {
 	struct published_file *file = map_get(&published->table.by_path, path);
-	int r;
+	int r = write_file(file, text);
 
-	if (!has_content(path, text)) {
+	if (r < 0) {
 		file->mark.inode = 0;
-		r = file->kind == PUBLISHED_METADATA || file->kind == PUBLISHED_DEVICES
-			? write_in_place(path, text)
-			: -ENOENT;
-		if (r < 0) {
-			r = runtime_files_make_directory(file->directory->path);
-			if (r >= 0)
-				r = write_file(path, text);
-		}
-		if (r < 0)
-			return error_set(error, r, "cannot write %s: %s", path, strerror(-r));
+		return error_set(error, r, "cannot write %s: %s", path, strerror(-r));
 	}
 	published_table_mark(&file->mark, path);
 	return 0;

@@ -58,13 +58,11 @@ static bool is_ours(const struct stat *st)
 }
 
 /* What others can write to is as good as theirs. */
-static int check_owner(int fd, const char *path, struct error *error)
+static int check_owner(int fd, const char *path, struct stat *ret, struct error *error)
 {
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
+	if (fstat(fd, ret) < 0)
 		return error_set(error, -errno, "cannot read %s: %s", path, strerror(errno));
-	if (!is_ours(&st))
+	if (!is_ours(ret))
 		return error_set(error, -EPERM,
 			"%s must belong to the user of devplugd or to root, and others must not be "
 			"able to write to it; remove it, or set another `runtime_dir`",
@@ -82,6 +80,7 @@ static int open_directory(int at, const char *name)
 int runtime_files_open_private(int at, const char *name, const char *path, struct error *error)
 {
 	_cleanup_close_ int fd = open_directory(at, name);
+	struct stat st;
 	int r;
 
 	if (fd < 0) {
@@ -91,10 +90,12 @@ int runtime_files_open_private(int at, const char *name, const char *path, struc
 	}
 	if (fd < 0)
 		return error_set(error, fd, "cannot create %s: %s", path, strerror(-fd));
-	r = check_owner(fd, path, error);
+	r = check_owner(fd, path, &st, error);
 	if (r < 0)
 		return r;
-	(void)fchmod(fd, 0700);
+	/* A change of the mode is an event of a watched directory. */
+	if ((st.st_mode & 07777) != 0700)
+		(void)fchmod(fd, 0700);
 	return TAKE_FD(fd);
 }
 
@@ -110,6 +111,7 @@ static int open_health(struct runtime_files *files, struct error *error)
 
 static int open_all(struct runtime_files *files, struct error *error)
 {
+	struct stat st;
 	int r;
 
 	r = runtime_files_make_directory(files->path);
@@ -119,7 +121,7 @@ static int open_all(struct runtime_files *files, struct error *error)
 		return error_set(
 			error, r, "cannot open the directory %s: %s", files->path, strerror(-r));
 	}
-	r = check_owner(files->directory_fd, files->path, error);
+	r = check_owner(files->directory_fd, files->path, &st, error);
 	if (r >= 0 && !is_name_of(files->directory_fd, RUNTIME_LOCK_FILE, files->lock_fd))
 		r = files->lock_fd = runtime_lock_take(files->directory_fd, files->path, error);
 	return r < 0 ? r : open_health(files, error);

@@ -2,9 +2,9 @@
 /*
  * Runs libcurl's multi interface on sd-event: libcurl names sockets and a time, and is called when
  * they are ready or due. All requests share one connection, as far as the server has HTTP/2. A
- * request without credentials waits in the list; with old ones, it is sent while they are loaded
- * again. Handlers are called from the loop only, so that they may start and
- * cancel requests.
+ * request without credentials waits in the list; with old ones, it is sent, and they are loaded
+ * again a little later, so that the request does not wait for that. Handlers are called from the
+ * loop only, so that they may start and cancel requests.
  */
 #include "dra/dra-api.h"
 
@@ -17,6 +17,8 @@
 
 #define WATCH_TIMEOUT 360L /* seconds; the server ends a watch before */
 #define LINE_MAX_SIZE (8U << 20)
+/* From a request with old credentials until they are loaded again. */
+#define LOAD_DELAY (500 * USEC_PER_MSEC)
 
 /* The method of a PATCH by server-side apply. */
 #define APPLY "APPLY"
@@ -48,11 +50,12 @@ struct socket_source {
 struct dra_api {
 	sd_event *event;
 	CURLM *multi;
-	sd_event_source *timer;       /* libcurl's */
+	sd_event_source *timer, *now; /* libcurl's, and for the time 0 */
 	sd_event_source *queue_timer; /* when waiting requests are started, or fail */
 	struct socket_source *sockets;
 	struct request *requests;
 	struct dra_credentials credentials;
+	uint64_t load_at;    /* when they are loaded again, 0: not planned; CLOCK_MONOTONIC */
 	uint64_t load_until; /* when loading them fails; CLOCK_MONOTONIC */
 	uint64_t heard_at;   /* the last bytes of any answer; CLOCK_MONOTONIC */
 	const char *node;    /* NULL before dra_api_set_node() */
@@ -244,13 +247,15 @@ static int set_options(struct request *request)
 	return failed ? -ENOMEM : 0;
 }
 
-static void start(struct request *request)
+static int start(struct request *request)
 {
 	request->generation = request->api->credentials.generation;
 	request->easy = curl_easy_init();
-	if (!request->easy || set_options(request) < 0 ||
-		curl_multi_add_handle(request->api->multi, request->easy) != CURLM_OK)
-		fail(request, "out of memory");
+	if (request->easy && set_options(request) >= 0 &&
+		curl_multi_add_handle(request->api->multi, request->easy) == CURLM_OK)
+		return 0;
+	drop_transfer(request);
+	return -ENOMEM;
 }
 
 /* --- credentials --- */
@@ -283,7 +288,7 @@ static bool may_start(const struct dra_api *api)
 
 static void plan_queue(struct dra_api *api)
 {
-	uint64_t due = api->credentials.loading ? api->load_until : USEC_INFINITY;
+	uint64_t due = api->credentials.loading ? api->load_until : api->load_at ?: USEC_INFINITY;
 
 	if (find_waiting(api) && may_start(api))
 		due = 0;
@@ -295,6 +300,7 @@ static void load_credentials(struct dra_api *api)
 {
 	if (api->credentials.loading)
 		return;
+	api->load_at = 0;
 	api->load_until = now_usec(CLOCK_MONOTONIC) + DRA_CREDENTIALS_WAIT;
 	dra_credentials_load(&api->credentials);
 }
@@ -308,8 +314,8 @@ static void start_waiting(struct dra_api *api)
 	while ((request = find_waiting(api)) && may_start(api)) {
 		if (api->credentials.loaded_at == 0)
 			fail(request, failure);
-		else
-			start(request);
+		else if (start(request) < 0)
+			fail(request, "out of memory");
 	}
 	plan_queue(api);
 }
@@ -345,9 +351,12 @@ void dra_api_take_file(struct dra_api *api, struct control_message *message)
 static int on_queue_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct dra_api *api = userdata;
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
-	if (api->credentials.loading && now_usec(CLOCK_MONOTONIC) >= api->load_until)
+	if (api->credentials.loading && now >= api->load_until)
 		dra_credentials_fail(&api->credentials, "devplugd passed none");
+	if (api->load_at > 0 && now >= api->load_at)
+		load_credentials(api);
 	start_waiting(api);
 	return 0;
 }
@@ -359,9 +368,14 @@ static int add_request(struct dra_api *api, struct request *request)
 	while (*last)
 		last = &(*last)->next;
 	*last = request;
-	if (!are_fresh(&api->credentials))
+	if (!are_usable(&api->credentials))
 		load_credentials(api);
-	/* Handlers are not called before the loop runs. */
+	else {
+		if (!are_fresh(&api->credentials) && api->load_at == 0)
+			api->load_at = now_usec(CLOCK_MONOTONIC) + LOAD_DELAY;
+		/* If it fails, the timer tries again: handlers are called from the loop only. */
+		(void)start(request);
+	}
 	plan_queue(api);
 	return 0;
 }
@@ -533,7 +547,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *userdata, voi
 	return 0;
 }
 
-static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+static int on_now(sd_event_source *source, void *userdata)
 {
 	struct dra_api *api = userdata;
 	int running;
@@ -543,11 +557,17 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	return on_now(source, userdata);
+}
+
 static int on_timeout_wanted(CURLM *multi, long timeout, void *userdata)
 {
 	struct dra_api *api = userdata;
 
-	if (timeout < 0)
+	(void)sd_event_source_set_enabled(api->now, timeout == 0 ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+	if (timeout <= 0)
 		return sd_event_source_set_enabled(api->timer, SD_EVENT_OFF) < 0 ? -1 : 0;
 	(void)sd_event_source_set_time(
 		api->timer, now_usec(CLOCK_MONOTONIC) + (uint64_t)timeout * USEC_PER_MSEC);
@@ -637,6 +657,10 @@ int dra_api_new(sd_event *event, struct dra_api **ret)
 		return -ENOMEM;
 	r = sd_event_add_time(event, &api->timer, CLOCK_MONOTONIC, USEC_INFINITY, 1, on_timer, api);
 	if (r >= 0)
+		r = sd_event_add_defer(event, &api->now, on_now, api);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(api->now, SD_EVENT_OFF);
+	if (r >= 0)
 		r = sd_event_add_time(event, &api->queue_timer, CLOCK_MONOTONIC, USEC_INFINITY,
 			100 * USEC_PER_MSEC, on_queue_timer, api);
 	if (r < 0)
@@ -656,6 +680,7 @@ struct dra_api *dra_api_free(struct dra_api *api)
 	while (api->sockets)
 		forget_socket(api, api->sockets->fd);
 	sd_event_source_disable_unref(api->timer);
+	sd_event_source_disable_unref(api->now);
 	sd_event_source_disable_unref(api->queue_timer);
 	dra_credentials_done(&api->credentials);
 	free(api);

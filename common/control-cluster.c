@@ -47,6 +47,7 @@ static const struct control_rule rules[] = {
 	[CLUSTER_HAPPENED] = { .name = "HAPPENED",
 		.to_supervisor = true,
 		.fields = FIELD_DRIVER | FIELD_NUMBER | FIELD_TEXT },
+	[CLUSTER_REFUSED] = { .name = "REFUSED", .to_supervisor = true, .fields = FIELD_TEXT },
 	[CLUSTER_API_FAILED] = { .name = "API_FAILED", .to_supervisor = true },
 	[CLUSTER_UNKNOWN] = { .name = "UNKNOWN",
 		.to_supervisor = true,

@@ -86,6 +86,17 @@ static void count(const struct dra_call *call, uint64_t driver, bool failed)
 	control_cluster_count(event, driver, now_usec(CLOCK_MONOTONIC) - call->arrived_at);
 }
 
+/* The supervisor logs it, as an event. */
+static void report_refusal(const struct dra_call *call, size_t at, const char *failure)
+{
+	struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_REFUSED);
+
+	(void)snprintf(message.text, sizeof(message.text), "cannot %s the claim %s/%s: %s",
+		call->prepare ? "prepare" : "unprepare", call->claims[at]->namespace_,
+		call->claims[at]->name, failure);
+	(void)control_send(CONTROL_FD, &message);
+}
+
 /* Takes the devices. */
 static void set_outcome(const struct dra_calls *calls, struct dra_call *call, size_t at,
 	json_t *devices, const char *failure)
@@ -99,6 +110,7 @@ static void set_outcome(const struct dra_calls *calls, struct dra_call *call, si
 		count(call, calls->options->number, failure && *failure);
 	if (!failure || !*failure)
 		return;
+	report_refusal(call, at, failure);
 	call->outcomes[at].failure = strdup(failure);
 	/* Without it the kubelet would take the claim for prepared, or for unprepared. So without
 	 * memory, the process ends and is started again. */
@@ -113,16 +125,6 @@ static void set_stage(struct job *job, enum stage stage)
 	if (stage == WAIT)
 		job->call->n_waiting++;
 	job->stage = stage;
-}
-
-/* The supervisor logs what is not tried again. */
-static void log_end(const struct job *job, const char *failure)
-{
-	const Dra__Claim *claim = claim_of(job);
-
-	if (job->reason && failure && *failure)
-		log_warning("cannot prepare the claim %s/%s: %s", claim->namespace_, claim->name,
-			failure);
 }
 
 static void end_job(struct job *job, json_t *devices, const char *failure)
@@ -140,7 +142,6 @@ static void end_job(struct job *job, json_t *devices, const char *failure)
 	if (job->stage == SENT && job->call->prepare)
 		(void)control_send(CONTROL_FD, &cancel);
 	set_stage(job, SEND);
-	log_end(job, failure);
 	job->calls->n_waiting -= job->has_waited;
 	set_outcome(job->calls, job->call, job->at, devices, failure);
 	job->call->n_open--;

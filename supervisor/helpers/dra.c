@@ -12,6 +12,7 @@
 
 #include "common/json-read.h"
 #include "common/log.h"
+#include "common/message-id.h"
 #include "common/sealed.h"
 #include "dra/model/dra-rights.h"
 #include "supervisor/books/booked.h"
@@ -255,17 +256,13 @@ static void on_prepared(
 
 	/* The kubelet waits. */
 	send_prepared(dra, request, error ? NULL : claim, error);
-	/* devplugd-cluster logs what it tries again. */
-	if ((error && again_of(error) != CLUSTER_NEVER) || !may_log(dra))
-		;
-	else if (error)
-		log_warning("cannot prepare the claim %s/%s: %s", text_of(claim, "namespace"),
-			text_of(claim, "name"), error->message);
-	else
+	/* devplugd-cluster, which may try again, sends CLUSTER_REFUSED. */
+	if (error)
+		return;
+	if (may_log(dra))
 		log_info("prepared the claim %s/%s: %zu device%s", text_of(claim, "namespace"),
 			text_of(claim, "name"), n_devices, n_devices == 1 ? "" : "s");
-	if (!error)
-		claims_changed(dra);
+	claims_changed(dra);
 }
 
 static void on_unprepared(uint64_t request, const struct error *error, void *userdata)
@@ -336,7 +333,6 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 	const struct dra_registrant *driver = dra_drivers_find(&dra->drivers, message->driver);
 	json_auto_t *claim = NULL;
 	struct error error = { 0 };
-	const char *namespace, *name;
 	int r;
 
 	if (strlen(message->text) > DRA_CLAIM_ID_MAX || strpbrk(message->text, "/."))
@@ -348,17 +344,14 @@ static bool handle_unprepare(struct dra *dra, struct control_message *message)
 	dra_prepare_cancel(dra->preparations, driver->name, message->text);
 	claim = json_incref(
 		(json_t *)(uintptr_t)dra_claims_get(dra->claims, driver->name, message->text));
-	namespace = text_of(claim, "namespace");
-	name = text_of(claim, "name");
 	r = dra_claims_remove(dra->claims, driver->name, message->text, &error);
 	if (r < 0)
 		send_prepared(dra, message->number, NULL, &error);
 	else
 		dra_ends_add(dra->ends, message->number, message->text);
-	if (r < 0 && may_log(dra))
-		log_warning("cannot unprepare the claim %s/%s: %s", namespace, name, error.message);
-	else if (claim && may_log(dra))
-		log_info("unprepared the claim %s/%s", namespace, name);
+	if (r >= 0 && claim && may_log(dra))
+		log_info("unprepared the claim %s/%s", text_of(claim, "namespace"),
+			text_of(claim, "name"));
 	claims_changed(dra);
 	return true;
 }
@@ -440,6 +433,16 @@ static bool handle_happened(struct dra *dra, struct control_message *message)
 		return true;
 	}
 	return false;
+}
+
+static bool handle_refused(struct dra *dra, struct control_message *message)
+{
+	struct log_fields fields = fields_of(dra);
+
+	fields.message_id = MESSAGE_ID_CALL_FAILED;
+	if (may_log(dra))
+		log_full(LOG_WARNING, &fields, "%s", message->text);
+	return true;
 }
 
 static bool handle_api_failed(struct dra *dra, struct control_message *message)
@@ -524,6 +527,7 @@ static bool on_message(struct control_message *message, void *userdata)
 {
 	static bool (*const handlers[])(struct dra * dra, struct control_message * message) = {
 		[CLUSTER_HAPPENED] = handle_happened,
+		[CLUSTER_REFUSED] = handle_refused,
 		[CLUSTER_API_FAILED] = handle_api_failed,
 		[CLUSTER_PUBLISHED] = handle_published,
 		[CLUSTER_FILE_WANTED] = handle_file_wanted,

@@ -2,6 +2,7 @@
 """A kubelet repeats a failed preparation after a minute or more, so one call waits for what passes."""
 import concurrent.futures
 import contextlib
+import json
 import os
 import signal
 import threading
@@ -45,6 +46,11 @@ class DraPatience(DraTest):
         self.assertFalse(call.done())
         return first, second, call
 
+    def refused(self):
+        """The texts of the events about refusals."""
+        events = json.loads(self.ctl("events", "--json").stdout)["events"]
+        return [event["text"] for event in events if event["kind"] == "refusal"]
+
     def expect_nothing(self, claim):
         self.assertEqual(self.files(), [])
         self.assertFalse(os.path.exists(self.saved(claim[2])))
@@ -69,6 +75,7 @@ class DraPatience(DraTest):
         self.assertGreaterEqual(time.monotonic() - begin, 7)
         until(lambda: f"cannot prepare the claim default/second: {answer}" in self.node.output(), "the log to name it")
         self.assertEqual(self.node.output().count("default/second"), 2)
+        self.assertIn(f"cannot prepare the claim default/second: {answer}", self.refused())
 
     def test_time_of_programs(self):
         """One budget for all: a claim that has waited for a device, then for its program, and one that waits for the program of

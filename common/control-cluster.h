@@ -24,8 +24,9 @@ enum cluster_type {
 			     sealed memfd with JSON, if the claim is prepared, see
 			     supervisor/books/dra-claim.h. Neither: PREPARE named no devices, and
 			     the claim is not known */
-	CLUSTER_HELD, /* [fd] sealed memfd with JSON, by name of the device: {"driver", "resource",
-			 "id"} of each device that a claim holds; replaces the one before */
+	CLUSTER_HELD, /* [fd] sealed memfd with JSON; replaces the one before. "devices": by name,
+			 {"driver", "resource", "id"} of each device that a claim holds. "claims":
+			 an object with the UID of each claim that devplugd knows */
 	CLUSTER_LOOK_UP,   /* [number, fd] sealed memfd with JSON: an array of claims, each {"uid",
 			      "namespace", "name"}, to be read from the API server */
 	CLUSTER_RESOURCES, /* [fd] sealed memfd with JSON, by name: each resource that is reported,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which claim is asked about next, and which one is tried again. The supervisor knows the
- * prepared claims and is therefore asked first: the API server is only needed for a new claim.
+ * Decides which claim is asked about next, and which one is tried again. The supervisor is asked
+ * first about a claim that it may know: the API server is only needed for a new one.
  * Handlers only note what has happened; go_on() does what follows. All waiting for a claim ends
  * with its call (`until`); then the kubelet gets the last reason.
  */
@@ -233,6 +233,10 @@ static int send_question(struct job *job)
 	r = control_send(CONTROL_FD, &message);
 	if (r < 0)
 		return r;
+	/* A repeated call joins this one also without the API server. */
+	if (job->call->prepare)
+		(void)json_object_set_new(
+			job->calls->options->claims, claim_of(job)->uid, json_true());
 	job->number = ++*job->calls->options->last_question;
 	set_stage(job, SENT);
 	return 0;
@@ -378,6 +382,8 @@ static const char *begin_claim(struct dra_calls *calls, struct dra_call *call)
 	if (!job)
 		return "out of memory";
 	*job = (struct job){ .calls = calls, .call = call, .at = at };
+	if (call->prepare && !json_object_get(calls->options->claims, claim->uid))
+		job->stage = READ;
 	if (call->prepare)
 		job->question = json_pack("{s:s, s:s, s:s}", "uid", claim->uid, "namespace",
 			claim->namespace_, "name", claim->name);

@@ -19,6 +19,8 @@ struct dra_node_options {
 	uint64_t number;         /* the driver's */
 	uint64_t *last_question; /* counts the questions to the supervisor of all drivers, so that
 				  * each answer has one taker; outlives the node */
+	json_t *claims;          /* an object with the UIDs of the claims that the supervisor may
+				  * know; outlives the node */
 	uid_t supervisor_uid;    /* may call, as root may */
 	struct dra_known (*get_known)(void *userdata);
 	/* A claim is prepared, and the kubelet is about to get the devices of CLUSTER_PREPARED. */

@@ -42,7 +42,7 @@ struct driver_process {
 	size_t n_drivers;
 	uint64_t last_question;
 	json_t *devices;             /* by resource, as far as they are known */
-	json_t *held;                /* see CLUSTER_HELD */
+	json_t *held, *claims;       /* see CLUSTER_HELD */
 	struct claim_lookup *lookup; /* NULL before the first question */
 	struct node_report *report;  /* NULL: nothing is reported */
 	struct label_writer *labels; /* NULL before the first labels */
@@ -69,6 +69,7 @@ static int add_driver(struct driver_process *process, uint64_t number, const cha
 		.node = process->node_name,
 		.number = number,
 		.last_question = &process->last_question,
+		.claims = process->claims,
 	};
 	int r;
 
@@ -204,23 +205,26 @@ static int handle_labels(struct driver_process *process, struct control_message 
 static int handle_held(struct driver_process *process, struct control_message *message)
 {
 	_cleanup_free_ char *text = NULL;
-	json_t *held, *before;
+	json_auto_t *document = NULL, *before = NULL;
+	json_t *held, *claims;
 	size_t size;
 	int r;
 
 	r = sealed_read(message->fds[0], CONTROL_DEVICES_MAX, &text, &size);
 	if (r < 0)
 		return r;
-	held = json_loadb(text, size, 0, NULL);
-	if (!json_is_object(held)) {
-		json_decref(held);
+	document = json_loadb(text, size, 0, NULL);
+	held = json_object_get(document, "devices");
+	claims = json_object_get(document, "claims");
+	if (!json_is_object(held) || !json_is_object(claims))
 		return -EBADMSG;
-	}
+	(void)json_object_clear(process->claims);
+	if (json_object_update(process->claims, claims) < 0)
+		return -ENOMEM;
 	before = process->held;
-	process->held = held;
+	process->held = json_incref(held);
 	for (size_t i = 0; i < process->n_drivers; i++)
 		served_driver_set_held(process->drivers[i], held);
-	json_decref(before);
 	return 0;
 }
 
@@ -418,6 +422,7 @@ static int run(struct driver_process *process)
 	process->supervisor_uid = supervisor.uid;
 	process->devices = json_object();
 	process->held = json_object();
+	process->claims = json_object();
 	r = sandbox_give_up_programs(true);
 	if (r >= 0)
 		r = sd_event_default(&process->event);
@@ -449,6 +454,7 @@ static void process_done(struct driver_process *process)
 	(void)dra_api_free(process->api);
 	json_decref(process->devices);
 	json_decref(process->held);
+	json_decref(process->claims);
 	json_decref(process->evicting);
 	free(process->node_name);
 	sd_event_source_disable_unref(process->alive);

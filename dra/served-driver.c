@@ -165,6 +165,7 @@ static int start(struct served_driver *driver)
 		.api = options->api,
 		.number = options->number,
 		.last_question = options->last_question,
+		.claims = options->claims,
 		.supervisor_uid = options->supervisor_uid,
 		.get_known = get_known,
 		.on_prepared = on_prepared,

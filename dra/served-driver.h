@@ -20,7 +20,8 @@ struct served_driver_options {
 	uid_t supervisor_uid;
 	const char *node; /* outlives the driver */
 	uint64_t number;
-	uint64_t *last_question; /* see struct dra_node_options */
+	uint64_t *last_question; /* see struct dra_node_options, as the next one */
+	json_t *claims;
 };
 
 int served_driver_new(

@@ -459,6 +459,19 @@ json_t *dra_claims_held(const struct dra_claims *claims)
 	return json_incref(held);
 }
 
+json_t *dra_claims_uids(const struct dra_claims *claims)
+{
+	json_auto_t *uids = json_object();
+
+	for (size_t i = 0; i < claims->n_items; i++) {
+		const char *uid = text_of(claims->items[i]->json, "uid");
+
+		if (json_object_set_new(uids, uid, json_true()) < 0)
+			return NULL;
+	}
+	return json_incref(uids);
+}
+
 uint64_t dra_claims_revision(const struct dra_claims *claims)
 {
 	return claims->revision;

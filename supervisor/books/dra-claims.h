@@ -76,6 +76,9 @@ json_t *dra_claims_devices(const struct dra_claims *claims);
  * memory. And a number that changes whenever they may have changed.
  */
 json_t *dra_claims_held(const struct dra_claims *claims);
+
+/* An object with the UID of each claim, prepared or not, a new reference. NULL: no memory. */
+json_t *dra_claims_uids(const struct dra_claims *claims);
 uint64_t dra_claims_revision(const struct dra_claims *claims);
 
 /* Where an iteration is. */

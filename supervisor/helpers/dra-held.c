@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when devplugd-cluster learns which devices claims hold. The list is always complete, so
- * one message replaces all before.
+ * Decides when devplugd-cluster learns which claims there are, and which devices they hold. The
+ * list is always complete, so one message replaces all before.
  */
 #include "supervisor/helpers/dra-held.h"
 
@@ -15,14 +15,15 @@ int dra_held_send(struct auxiliary *process, const struct dra_claims *claims, ui
 	_cleanup_control_ struct control_message message = CLUSTER_MESSAGE_INIT(CLUSTER_HELD);
 	uint64_t revision = dra_claims_revision(claims);
 	_cleanup_free_ char *text = NULL;
-	json_auto_t *held = NULL;
+	json_auto_t *document = NULL;
 	int r;
 
 	if (revision == *sent)
 		return 0;
-	held = dra_claims_held(claims);
+	document = json_pack("{s:o, s:o}", "devices", dra_claims_held(claims), "claims",
+		dra_claims_uids(claims));
 	/* Sorted, because their order is that of the devices in the slices. */
-	text = held ? json_dumps(held, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	text = document ? json_dumps(document, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 	message.fds[0] = text ? sealed_new("held", text, strlen(text)) : -ENOMEM;
 	if (message.fds[0] < 0) {
 		r = message.fds[0];

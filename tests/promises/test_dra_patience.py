@@ -56,6 +56,18 @@ class DraPatience(DraTest):
         self.assertFalse(os.path.exists(self.saved(claim[2])))
         until(lambda: self.dra()["claims"] == 0, "no claim")
 
+    def test_new_claim(self):
+        """It is read from the API server before devplugd, which cannot know it, is asked about it."""
+        self.begin_one()
+        claim = self.claim("first")
+        os.kill(self.node.daemon.pid, signal.SIGSTOP)
+        try:
+            call = self.calls.submit(self.prepare, claim)
+            until(lambda: any(path.endswith("/resourceclaims/first") for _, path, _ in list(self.api.requests)), "the claim to be read")
+        finally:
+            os.kill(self.node.daemon.pid, signal.SIGCONT)
+        self.assertEqual(len(call.result()[claim[2]]), 1)
+
     def test_device_of_a_deleted_pod(self):
         """The scheduler allocates the device of a pod that was deleted by force, before the kubelet has unprepared its claim."""
         self.begin_one()

@@ -81,7 +81,8 @@ static json_t *read_all(const struct pod_directories *directories)
 bool pod_directories_look(
 	struct pod_directories *directories, const struct kubelet_checkpoint *checkpoint)
 {
-	json_auto_t *found = read_all(directories);
+	bool any = checkpoint && checkpoint->count > 0;
+	json_auto_t *found = any ? read_all(directories) : json_object();
 	json_t *seen = found ? json_object() : NULL;
 	bool all = true;
 

@@ -354,12 +354,15 @@ static size_t count_reading(const struct dra_calls *calls)
 
 static void read_claims(struct dra_calls *calls)
 {
+	size_t reading = count_reading(calls);
 	struct job *next;
 
-	for (struct job *job = calls->jobs; job; job = next) {
+	for (struct job *job = calls->jobs; job && reading < calls->reads_max; job = next) {
 		next = job->next;
-		if (job->stage == READ && count_reading(calls) < calls->reads_max)
-			read_claim(job);
+		if (job->stage != READ)
+			continue;
+		read_claim(job);
+		reading = count_reading(calls);
 	}
 }
 

@@ -44,6 +44,7 @@ struct metadata_file {
 	size_t size;       /* of the text; 0: it was not written */
 	uint64_t asked_at; /* when a container was last about to get it, CLOCK_MONOTONIC */
 	bool named;        /* by the checkpoint */
+	bool booked;       /* named since it was asked for: no longer used once it is not */
 	bool changed;      /* since the generation was written */
 	bool unwritten;
 	bool excess; /* not written, because it exceeds the limit of the resource */
@@ -506,6 +507,7 @@ static int take_container(struct plugin_metadata *metadata, const struct child *
 	if (r < 0)
 		return r;
 	file->asked_at = now_usec(CLOCK_MONOTONIC);
+	file->booked = false;
 	if (note_devices(metadata, file->resource, devices) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	(void)fprintf(paths, "%s\n", file->path);
@@ -631,7 +633,8 @@ static void drop_unnamed(struct plugin_metadata *metadata, uint64_t written_at)
 	for (size_t i = 0; i < metadata->n_files; i++) {
 		struct metadata_file *file = metadata->files[i];
 
-		if (file->named || written_at <= file->asked_at + BOOKING_DELAY)
+		file->booked = file->booked || (file->named && written_at > file->asked_at);
+		if (file->named || (!file->booked && written_at <= file->asked_at + BOOKING_DELAY))
 			metadata->files[kept++] = file;
 		else
 			drop(metadata, file);

@@ -390,6 +390,30 @@ static void test_P18_stored_answers(void **state)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
+/* The kubelet may not write its checkpoint again, so a file must go with the first checkpoint
+ * that lacks it, unless the answer may not be booked yet. */
+static void test_P22_short_pod(void **state)
+{
+	_cleanup_free_ char *path = NULL, *again = NULL;
+	uint64_t asked_at;
+
+	assert_int_equal(use("a\n", "[]", &path), 0);
+	path[strcspn(path, "\n")] = '\0';
+	asked_at = now_usec(CLOCK_MONOTONIC);
+	follow(NULL, NULL, NULL, asked_at + 1);
+	assert_int_equal(access(path, F_OK), 0);
+	follow("vendor.example/card", "a", path, asked_at + 2);
+	assert_int_equal(access(path, F_OK), 0);
+	/* The next pod gets the device again. */
+	assert_int_equal(use("a\n", "[]", &again), 0);
+	asked_at = now_usec(CLOCK_MONOTONIC);
+	follow(NULL, NULL, NULL, asked_at + 1);
+	assert_int_equal(access(path, F_OK), 0);
+	follow("vendor.example/card", "a", path, asked_at + 2);
+	follow(NULL, NULL, NULL, asked_at + 3);
+	assert_int_equal(access(path, F_OK), -1);
+}
+
 /* What another process has written into the file is replaced, and no generation is used twice. */
 static void test_P18_damaged_file(void **state)
 {
@@ -452,6 +476,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_P12_turns, begin, end),
 		cmocka_unit_test_setup_teardown(test_P12_growth, begin, end),
 		cmocka_unit_test_setup_teardown(test_P18_stored_answers, begin, end),
+		cmocka_unit_test_setup_teardown(test_P22_short_pod, begin, end),
 		cmocka_unit_test_setup_teardown(test_P18_not_written, begin, end),
 		cmocka_unit_test_setup_teardown(test_P18_damaged_file, begin, end),
 	};

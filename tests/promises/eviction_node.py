@@ -53,7 +53,7 @@ class EvictionTest(ToolTest):
         self.node.await_allocatable(gpu=count)
         self.show_allocatable(count)
 
-    def saved(self):
+    def saved_plans(self):
         try:
             with open(os.path.join(self.node.run, "evictions.json")) as file:
                 return json.load(file)
@@ -61,16 +61,19 @@ class EvictionTest(ToolTest):
             return None
 
     def settle(self):
+        self.restart_settled()
+        self.node.await_serving()
+
+    def restart_settled(self):
         """As if the configuration had been changed long ago."""
-        until(lambda: (self.saved() or {"resources": {}})["resources"].get(GPU), "the plan to be saved")
+        until(lambda: (self.saved_plans() or {"resources": {}})["resources"].get(GPU), "the plan to be saved")
         self.node.stop()
-        saved = self.saved()
+        saved = self.saved_plans()
         for plan in saved["resources"].values():
             plan["changed_at"] -= (SETTLING + 1) * 1000000
         with open(os.path.join(self.node.run, "evictions.json"), "w") as file:
             json.dump(saved, file)
         self.node.start()
-        self.node.await_serving()
 
     def write(self, device, text):
         path = self.node.path(f"health/{device}")

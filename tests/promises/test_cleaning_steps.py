@@ -69,7 +69,7 @@ class CleaningSteps(CleaningProgram, EvictionTest):
 
     def hit(self):
         """The devices whose pods the plan counts."""
-        saved = self.saved()
+        saved = self.saved_plans()
         return {hit["device"] for plan in saved["resources"].values() for hit in plan["hits"]} if saved else set()
 
     def check(self):
@@ -150,7 +150,7 @@ class CleaningSteps(CleaningProgram, EvictionTest):
     def let_an_hour_pass(self):
         """The plan forgets whose pods were evicted, and when the configuration was changed."""
         self.node.stop(self.random.choice((9, 15)))
-        saved = self.saved()
+        saved = self.saved_plans()
         for plan in (saved or {"resources": {}})["resources"].values():
             plan["hits"] = []
         if saved:

@@ -352,14 +352,16 @@ class EvictionByTaint(DraTest):
     pod_state = EvictionTest.pod_state
     await_pod = EvictionTest.await_pod
     write = EvictionTest.write
+    saved_plans = EvictionTest.saved_plans
+    restart_settled = EvictionTest.restart_settled
     GPUS = "vendor.example/gpu"
 
-    def begin_evicting(self):
+    def begin_evicting(self, after=0):
         os.mkdir(self.node.path("health"))
         path = self.node.path("health/${id}")
         self.serve_api()
         self.begin(self.resource("gpu", f'health = ( {{ probe = "file"; path = "{path}"; missing = "healthy"; severity = "evict"; '
-                                        'reason = "heat"; evict_after = 0; } );'))
+                                        f'reason = "heat"; evict_after = {after}; }} );'))
         self.await_pool(lambda pool: len(pool) == 3)
 
     def taints(self, device):
@@ -413,6 +415,26 @@ class EvictionByTaint(DraTest):
         self.write("gpu-0", "ok")
         until(lambda: self.taints("gpu-0") == [], "the recovery")
         self.assertEqual(self.evictions(), ["2"])
+
+    def test_time_of_the_taint(self):
+        """New pods are kept away at once, and running ones are evicted after `evict_after`."""
+        self.begin_evicting(after=4)
+        self.restart_settled()
+        self.register_again()
+        self.claim("1", "gpu-0")
+        heat, seen = f"{DRIVER}/heat", []
+
+        def look():
+            taints = self.taints("gpu-0")
+            if taints and taints not in seen:
+                seen.append(taints)
+            return taints == [(heat, "NoExecute")]
+
+        self.write("gpu-0", "hot")
+        until(look, lambda: f"the eviction; {seen}, {self.failures()}")
+        self.assertEqual(seen, [[(heat, "NoSchedule")], [(heat, "NoExecute")]])
+        failure, = self.saved_plans()["resources"][self.GPUS]["failures"]
+        self.assertGreaterEqual(failure["begun"] - failure["since"], 4000000)
 
     def test_other_claims(self):
         """A claim that was made again under its name evicts nothing."""

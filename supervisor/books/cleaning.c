@@ -218,11 +218,10 @@ static void find_claims(struct cleaning *cleaning)
 }
 
 /* Notes devices that pods have had since before `release` was configured. */
-static void find_unknown(struct cleaning *cleaning)
+static void find_unknown(struct cleaning *cleaning, uint64_t *ret_written_at)
 {
-	uint64_t written_at;
 	const struct kubelet_checkpoint *checkpoint =
-		booked_checkpoint(cleaning->manager->booked, &written_at);
+		booked_checkpoint(cleaning->manager->booked, ret_written_at);
 
 	for (size_t i = 0; checkpoint && i < checkpoint->count; i++) {
 		const struct child *child =
@@ -271,9 +270,8 @@ static int on_look(sd_event_source *source, void *userdata)
 	if (cleaning->manager->stopping)
 		return 0;
 	open_list(cleaning);
-	find_unknown(cleaning);
+	find_unknown(cleaning, &written_at);
 	find_claims(cleaning);
-	(void)booked_checkpoint(cleaning->manager->booked, &written_at);
 	for (size_t i = cleaning->devices.count; i > 0; i--) {
 		struct dirty *dirty = cleaning->devices.items[i - 1];
 

@@ -108,25 +108,23 @@ class ManyDevices(Dra):
     devices = 1000
 
 
-def prepare_timed(kubelet, path, claim):
-    """In milliseconds."""
-    began = time.monotonic()
-    answer = kubelet.prepare(path, claim)
-    took = (time.monotonic() - began) * 1000
-    assert not isinstance(answer[claim[2]], str), answer
-    return took
+class Connection(Calls):
+    """An open connection, as a kubelet has it."""
 
+    def __init__(self, kubelet, path):
+        super().__init__(kubelet.service(path))
+        self.kubelet, self.driver = kubelet, path
 
-def prepare_at_once(kubelet, path, claims):
-    """A call for each claim, on one connection; in milliseconds, sorted."""
-    calls = Calls(kubelet.service(path))
-    begun = {calls.begin("NodePrepareResources", claim): time.monotonic() for claim in claims}
-    for stream in begun:
-        calls.read_until_end(stream)
-    calls.peer.close()
-    for claim in claims:
-        assert not isinstance(kubelet.prepare(path, claim)[claim[2]], str), claim
-    return sorted((calls.ended[stream] - began) * 1000 for stream, began in begun.items())
+    def prepare(self, *claims):
+        """A call for each claim, all at once; in milliseconds, sorted."""
+        begun = {self.begin("NodePrepareResources", claim): time.monotonic() for claim in claims}
+        for stream in begun:
+            self.read_until_end(stream)
+        return sorted((self.ended[stream] - began) * 1000 for stream, began in begun.items())
+
+    def check(self, *claims):
+        for claim in claims:
+            assert not isinstance(self.kubelet.prepare(self.driver, claim)[claim[2]], str), claim
 
 
 @contextlib.contextmanager
@@ -154,14 +152,15 @@ def dra(subject, quick):
     count, changes = (20, 5) if quick else (200, 20)
     with Dra(subject, tokens(1)) as run:
         kubelet, path = run.begin()
-        device = run.api.device_named("vendor.example/r0", 0)
+        connection, device = Connection(kubelet, path), run.api.device_named("vendor.example/r0", 0)
         prepares, again, least = [], [], []
         with least_prepare(run) as ask:
             for number in range(count):
                 claim = run.claim(f"claim-{number}", device)
                 # A claim that is prepared is answered without the API server.
                 for samples in (prepares, again):
-                    samples.append(prepare_timed(kubelet, path, claim))
+                    samples += connection.prepare(claim)
+                connection.check(claim)
                 least.append(ask(claim))
                 kubelet.unprepare(path, claim)
         writes, name = len(run.api.writes()), run.api.device_named("vendor.example/r0", 1)
@@ -189,20 +188,21 @@ def dra_idle(subject, quick):
     idle, busy, idle_cpu, busy_cpu, nodes = [], [], [], [], 1 if quick else 5
     with contextlib.ExitStack() as stack:
         runs = [stack.enter_context(Dra(subject, tokens(1))) for _ in range(nodes)]
-        begun = [run.begin() for run in runs]
+        connections = [Connection(*run.begin()) for run in runs]
         claims = [[run.claim(f"claim-{number}", run.api.device_named("vendor.example/r0", number)) for number in range(20)]
                   for run in runs]
-        for (kubelet, path), known in zip(begun, claims):
+        for connection, known in zip(connections, claims):
             for claim in known[10:]:
-                prepare_timed(kubelet, path, claim)
+                connection.prepare(claim)
         time.sleep(IDLE_SECONDS)
-        for run, (kubelet, path), (first, *others) in zip(runs, begun, claims):
+        for run, connection, (first, *others) in zip(runs, connections, claims):
             pids = [run.node.daemon.pid, *children_of(run.node.daemon.pid)]
             cpu = [processes.cpu_usec(pids)]
-            idle.append(prepare_timed(kubelet, path, first))
+            idle += connection.prepare(first)
             cpu.append(processes.cpu_usec(pids))
-            busy.append(statistics.median(prepare_timed(kubelet, path, claim) for claim in others[:9]))
+            busy.append(statistics.median(sum((connection.prepare(claim) for claim in others[:9]), [])))
             cpu.append(processes.cpu_usec(pids))
+            connection.check(first, *others[:9])
             idle_cpu.append((cpu[1] - cpu[0]) / 1000)
             busy_cpu.append((cpu[2] - cpu[1]) / 9000)
     return {f"DRA: prepare after {IDLE_SECONDS} s without one, p50": (statistics.median(idle), "ms"),
@@ -223,14 +223,16 @@ def dra_many(subject, quick):
         claims = [run.claim(f"claim-{number}", names[number]) for number in range(count)]
         pids = [run.node.daemon.pid, *children_of(run.node.daemon.pid)]
         cpu, of_all = processes.cpu_usec([run.process()]), processes.cpu_usec(pids)
-        prepares = [prepare_timed(kubelet, path, claim) for claim in claims]
+        connection = Connection(kubelet, path)
+        prepares = sum((connection.prepare(claim) for claim in claims), [])
         cpu, of_all = processes.cpu_usec([run.process()]) - cpu, processes.cpu_usec(pids) - of_all
         for_claims = len(run.api.requests) - at_start
         memory, everything = processes.memory(run.process()), processes.memory_of_all(pids, "pss")
         others = [run.claim(f"other-{number}", name) for number, name in enumerate(names[count:2 * count])]
         asked = len(run.api.requests)
-        at_once = prepare_at_once(kubelet, path, others)
+        at_once = connection.prepare(*others)
         for_others = len(run.api.requests) - asked
+        connection.check(*claims, *others)
         for claim in claims + others:
             kubelet.unprepare(path, claim)
         return {"DRA, 1000 devices: prepare of a claim, p50": (statistics.median(prepares), "ms"),

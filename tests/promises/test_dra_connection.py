@@ -91,6 +91,8 @@ class DraConnection(DraTest):
         self.await_pool()
         self.check_prepared(self.claim("b", 1))
         self.assertEqual(self.connections(), [one])
+        # No answer waits for the acknowledgement of another one.
+        self.assertTrue(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
     def test_server_without_http2(self):
         self.start(http2=False)

@@ -22,7 +22,7 @@ help:
 	@echo "make             build into build/"
 	@echo "make demo        show it at work on this machine's devices (root)"
 	@echo "make cluster-demo show it with DRA, an API server and alerts, all on this machine (root)"
-	@echo "make test        build with and without sanitizers and run every test (ARGS=--twice: every test in both)"
+	@echo "make test        build with and without sanitizers and run the tests (ARGS=--twice: each of them in both builds)"
 	@echo "make test-gpu    use the NVIDIA GPUs of this machine in containers (root)"
 	@echo "make dist        make the release archive in build-packages/"
 	@echo "make deb         build the Debian packages into build-packages/"

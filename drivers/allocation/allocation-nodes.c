@@ -143,6 +143,10 @@ static int collect_device_nodes(
 	const struct device *device = build->values.device;
 	int r;
 
+	/* Without its driver, a function has no nodes: a container would start without it. */
+	if (device->problem && device->n_nodes == 0 && build_wants(build, true))
+		return error_set(build->error, -ENOENT, "device \"%s\" of %s cannot be used: %s",
+			device->id, build->declaration->name, device->problem);
 	for (size_t i = 0; i < device->n_nodes; i++) {
 		r = want_device_node(build, &device->nodes[i], device_id);
 		if (r < 0)

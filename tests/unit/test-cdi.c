@@ -6,6 +6,7 @@
 #include "allocation-fixture.h"
 #include "cdi-fixture.h"
 #include "inventory-fixture.h"
+#include "pci-fixture.h"
 
 #include "common/log.h"
 #include "drivers/allocation/cdi.h"
@@ -195,6 +196,28 @@ static void test_left_out(void **state)
 	json_decref(spec);
 	assert_int_equal(left_out.count, 1);
 	assert_string_equal(left_out.items[0], "card0");
+}
+
+/* With an entry that has only a variable, a container would start without the device. */
+static void test_without_driver(void **state)
+{
+	_cleanup_strings_ struct strings left_out = { 0 };
+	json_t *spec;
+
+	pci_plant("0000:03:00.0", "0x10de", "0x1eb8", "0x030200");
+	pci_plant("0000:04:00.0", "0x10de", "0x1eb8", "0x030200");
+	pci_bind("0000:04:00.0", "vfio-pci");
+	pci_join_group("0000:04:00.0", "45");
+	host_mkdir("/dev/vfio");
+	host_mknod("/dev/vfio/45");
+	host_mknod("/dev/vfio/vfio");
+	start("driver = \"pci\"; match = ( { access = \"vfio\"; vendor = 0x10de; } );\n" KIND
+	      "container = { env = ( \"ADDRESS=${id}\" ); };");
+	spec = build_spec(&left_out);
+	assert_int_equal(json_array_size(json_object_get(spec, "devices")), 1);
+	json_decref(spec);
+	assert_int_equal(left_out.count, 1);
+	assert_string_equal(left_out.items[0], "0000:03:00.0");
 }
 
 /* A removed device is in no document, one that is only unhealthy is. */
@@ -420,6 +443,7 @@ int main(void)
 		cmocka_unit_test(test_annotation_key),
 		cmocka_unit_test_setup_teardown(test_document, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_versions, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_without_driver, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_left_out, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_removed, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_P17_excluded, setup, inventory_teardown),

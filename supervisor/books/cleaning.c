@@ -278,7 +278,7 @@ static int on_look(sd_event_source *source, void *userdata)
 		if (look_at(cleaning, dirty, written_at) && !dirty->failure && dirty->number == 0)
 			cleaning_run_begin(cleaning, dirty);
 		if (dirty->clean && dirty->ended.count == 0 && dirty->number == 0 &&
-			!cleaning->devices.lost)
+			!dirty_devices_incomplete(&cleaning->devices, dirty->resource))
 			dirty_devices_remove(&cleaning->devices, dirty);
 	}
 	cleaning_starts_try(cleaning);

@@ -50,10 +50,16 @@ static bool is_free(const struct dirty *dirty)
 		dirty->taken_at == 0 && dirty->preparing.count == 0;
 }
 
-/* The device that is forgotten first, or NULL: a clean one of a list that was lost, or else the one
+bool dirty_devices_incomplete(const struct dirty_devices *devices, const char *resource)
+{
+	return devices->lost || strings_contain(&devices->incomplete, resource);
+}
+
+/* The device that is forgotten first, or NULL: a clean one of an incomplete list, or else the one
  * that has waited longest to be cleaned, because it may never return. */
 static struct dirty *find_oldest(const struct dirty_devices *devices, const char *resource)
 {
+	bool incomplete = dirty_devices_incomplete(devices, resource);
 	struct dirty *oldest = NULL;
 
 	for (size_t i = 0; i < devices->count; i++) {
@@ -61,7 +67,7 @@ static struct dirty *find_oldest(const struct dirty_devices *devices, const char
 
 		if (!streq(dirty->resource, resource))
 			continue;
-		if (devices->lost && dirty->clean && dirty->number == 0)
+		if (incomplete && dirty->clean && dirty->number == 0)
 			return dirty;
 		if (is_free(dirty) && (!oldest || dirty->due_at < oldest->due_at))
 			oldest = dirty;
@@ -69,20 +75,23 @@ static struct dirty *find_oldest(const struct dirty_devices *devices, const char
 	return oldest;
 }
 
-/* Makes room: such a device counts as dirty again, as does any that is not in the list. */
-static bool forget_oldest(struct dirty_devices *devices, const char *resource)
+/* Makes room: such a device counts as dirty again, as does any that is not in the list. Returns 0,
+ * -ENOSPC or -ENOMEM. */
+static int forget_oldest(struct dirty_devices *devices, const char *resource)
 {
 	struct dirty *oldest = find_oldest(devices, resource);
 
 	if (!oldest)
-		return false;
-	if (!devices->lost)
+		return -ENOSPC;
+	if (!dirty_devices_incomplete(devices, resource)) {
+		if (strings_add(&devices->incomplete, resource, strlen(resource)) < 0)
+			return -ENOMEM;
 		log_notice(
-			"%s: more than %d devices have waited to be cleaned, the last one of which is %s; from now on, each device that is not among them is cleaned before its next pod",
-			resource, DIRTY_DEVICES_MAX, oldest->id);
-	devices->lost = true;
+			"%s: the list of dirty devices is full, so device %s, which has waited longest, was removed from it; from now on, each device that is not in the list is cleaned before its next pod",
+			resource, oldest->id);
+	}
 	dirty_devices_remove(devices, oldest);
-	return true;
+	return 0;
 }
 
 int dirty_devices_add(
@@ -90,7 +99,7 @@ int dirty_devices_add(
 {
 	struct dirty *dirty = dirty_devices_find(devices, resource, id);
 	size_t n = 0;
-	int r;
+	int r = 0;
 
 	if (dirty) {
 		*ret = dirty;
@@ -98,13 +107,15 @@ int dirty_devices_add(
 	}
 	for (size_t i = 0; i < devices->count; i++)
 		n += streq(devices->items[i]->resource, resource);
-	if (n >= DIRTY_DEVICES_MAX && !forget_oldest(devices, resource))
-		return -ENOSPC;
+	if (n >= DIRTY_DEVICES_MAX)
+		r = forget_oldest(devices, resource);
+	if (r < 0)
+		return r;
 	r = array_reserve((void **)&devices->items, devices->count, sizeof(devices->items[0]));
 	dirty = r < 0 ? NULL : calloc(1, sizeof(*dirty));
 	if (!dirty)
 		return -ENOMEM;
-	dirty->clean = !devices->lost;
+	dirty->clean = !dirty_devices_incomplete(devices, resource);
 	dirty->resource = strdup(resource);
 	dirty->id = strdup(id);
 	if (!dirty->resource || !dirty->id) {
@@ -156,8 +167,9 @@ static json_t *describe_all(const struct dirty_devices *devices)
 				    write_strings(&dirty->ended), "failure", dirty->failure)) < 0)
 			return NULL;
 	}
-	return json_pack("{s:i, s:s, s:b, s:b, s:O}", "version", VERSION, "boot", boot_id() ?: "",
-		"closed", (int)!devices->open, "lost", (int)devices->lost, "devices", list);
+	return json_pack("{s:i, s:s, s:b, s:b, s:o, s:O}", "version", VERSION, "boot",
+		boot_id() ?: "", "closed", (int)!devices->open, "lost", (int)devices->lost,
+		"incomplete", write_strings(&devices->incomplete), "devices", list);
 }
 
 int dirty_devices_save(struct dirty_devices *devices)
@@ -261,9 +273,12 @@ static int read_device(struct dirty_devices *devices, const json_t *json)
 static int read_all(struct dirty_devices *devices, const json_t *root)
 {
 	const json_t *list = json_object_get(root, "devices"), *json;
-	int r = json_is_array(list) ? 0 : -EBADMSG;
+	const json_t *incomplete = json_object_get(root, "incomplete");
+	int r = json_is_array(list) && (!incomplete || json_is_array(incomplete)) ? 0 : -EBADMSG;
 	size_t i;
 
+	if (r >= 0)
+		r = read_strings(root, "incomplete", &devices->incomplete);
 	json_array_foreach(list, i, json)
 	{
 		int one = read_device(devices, json);
@@ -313,6 +328,7 @@ void dirty_devices_done(struct dirty_devices *devices)
 {
 	for (size_t i = 0; i < devices->count; i++)
 		(void)dirty_free(devices->items[i]);
+	strings_done(&devices->incomplete);
 	free(devices->items);
 	free(devices->path);
 	*devices = (struct dirty_devices){ 0 };

@@ -40,9 +40,10 @@ struct dirty_devices {
 	size_t count;
 	bool unsaved; /* they have changed */
 	bool open;    /* see dirty_devices_open() */
-	bool lost;    /* the file could not be read once, or a device was forgotten to make room, so
-			 a device that is not among these may be dirty: clean ones stay. It never
-			 ends, because any device may be one that has been unplugged since */
+	bool lost;    /* the file could not be read once. It never ends, as `incomplete` */
+	struct strings incomplete; /* resources a device of which was forgotten to make room. It
+				      never ends, because any device may be one that has been
+				      unplugged since */
 };
 
 /* Reads the file; one that is missing names no device, and one that is invalid is logged. Returns 0
@@ -63,9 +64,12 @@ int dirty_devices_close(struct dirty_devices *devices);
 struct dirty *dirty_devices_find(
 	const struct dirty_devices *devices, const char *resource, const char *id);
 
-/* Finds it, or adds it: as clean, or if the list was lost, as dirty with an unknown user. If the
- * resource has DIRTY_DEVICES_MAX, one that no pod has is forgotten. Returns 0, -ENOMEM, or -ENOSPC:
- * pods have all of them, or they could not be cleaned. */
+/* Whether a device of the resource that is not among these may be dirty. Then clean ones stay. */
+bool dirty_devices_incomplete(const struct dirty_devices *devices, const char *resource);
+
+/* Finds it, or adds it: as clean, or if the resource's list is incomplete, as dirty with an unknown
+ * user. If the resource has DIRTY_DEVICES_MAX, one that no pod has is forgotten. Returns 0,
+ * -ENOMEM, or -ENOSPC: pods have all of them, or they are being cleaned, or could not be. */
 int dirty_devices_add(
 	struct dirty_devices *devices, const char *resource, const char *id, struct dirty **ret);
 

@@ -171,6 +171,7 @@ static void test_invalid_files(void **state)
 		{ "{\"version\":1}", 0 },
 		{ "{\"version\":1,\"devices\":7}", 0 },
 		{ "{\"version\":2,\"devices\":[]}", 0 },
+		{ "{\"version\":1,\"closed\":true,\"devices\":[],\"incomplete\":true}", 0 },
 		{ "{\"version\":1,\"devices\":[7,{},{\"resource\":\"v.e/x\"}]}", 0 },
 		{ "{\"version\":1,\"devices\":[{\"resource\":\"r\",\"id\":\"a\",\"users\":[7,\"u\"],"
 		  "\"seen\":\"x\"},{\"resource\":\"r\",\"id\":\"a\"}]}",
@@ -217,7 +218,7 @@ static void test_lost(void **state)
 }
 
 /* A device that waits to be cleaned may never return: the one that has waited longest makes room,
- * and what is not in the list counts as dirty from then on. */
+ * and what is not in the list of that resource counts as dirty from then on. */
 static void test_full_list(void **state)
 {
 	struct dirty *dirty;
@@ -232,7 +233,7 @@ static void test_full_list(void **state)
 		dirty->due_at = i < 4 ? 0 : 2000 - i;
 		assert_int_equal(strings_add(&dirty->users, "u", 1), 0);
 	}
-	assert_false(devices.lost);
+	assert_false(dirty_devices_incomplete(&devices, "v.e/gpu"));
 	dirty = dirty_devices_find(&devices, "v.e/gpu", "gpu-1023");
 	dirty->failure = strdup("it burns");
 	dirty_devices_find(&devices, "v.e/gpu", "gpu-1022")->number = 1;
@@ -249,16 +250,19 @@ static void test_full_list(void **state)
 		assert_non_null(dirty_devices_find(&devices, "v.e/gpu", forgotten));
 		assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", id, &dirty), 0);
 		assert_null(dirty_devices_find(&devices, "v.e/gpu", forgotten));
-		assert_true(devices.lost);
+		assert_true(dirty_devices_incomplete(&devices, "v.e/gpu"));
 		assert_false(dirty->clean);
 	}
 	assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", "last", &dirty), -ENOSPC);
-	/* Also after a restart. */
-	assert_int_equal(dirty_devices_save(&devices), 0);
-	load_again();
-	assert_true(devices.lost);
-	assert_int_equal(dirty_devices_add(&devices, "v.e/other", "gpu-4", &dirty), 0);
-	assert_false(dirty->clean);
+	/* Also after a restart. The devices of other resources stay clean. */
+	for (size_t i = 0; i < 2; i++) {
+		assert_true(dirty_devices_incomplete(&devices, "v.e/gpu"));
+		assert_true(add("v.e/other", "gpu-4")->clean);
+		assert_int_equal(dirty_devices_save(&devices), 0);
+		load_again();
+	}
+	dirty_devices_remove(&devices, devices.items[0]);
+	assert_false(add("v.e/gpu", "gpu-4")->clean);
 }
 
 static void test_limit(void **state)

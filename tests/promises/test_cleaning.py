@@ -309,12 +309,14 @@ exec sleep {mark}
         self.assertEqual(len(self.log()), 6)
 
     def test_checkpoint_that_was_deleted(self):
-        """PodResources decides then."""
+        """PodResources decides then. The kubelet writes another one when the resource is registered again."""
         self.begin()
         self.assertIsNone(self.node.pod("a", gpu=1)[1])
-        os.unlink(os.path.join(self.node.plugins, "kubelet_internal_checkpoint"))
+        checkpoint = os.path.join(self.node.plugins, "kubelet_internal_checkpoint")
+        os.unlink(checkpoint)
         self.kill_daemon()
         self.node.await_allocatable(gpu=1)
+        os.unlink(checkpoint)
         self.assertEqual(self.log(), [])
         self.assertEqual(list(self.dirty()), ["gpu-0"])
         self.remove("a")

@@ -122,7 +122,8 @@ enum child_use {
 enum child_cleaned {
 	CHILD_CLEANED_OK = 1,
 	CHILD_CLEANED_FAILED,
-	CHILD_CLEANED_LATER, /* the program could not be started now */
+	CHILD_CLEANED_LATER,  /* the program could not be started now */
+	CHILD_CLEANED_ABSENT, /* the device is not there */
 	_CHILD_CLEANED_MAX,
 };
 

@@ -195,10 +195,24 @@ static int start(struct cleaning *run, size_t unit, struct error *error)
 		&run->command, error);
 }
 
-/* Returns 0 if the program runs, -EAGAIN if it may be able to run later, or another negative errno
- * with the error filled. */
-static int begin(struct device_uses *uses, struct offer *offer, uint64_t number, const char *id,
-	struct error *error)
+static struct cleaning *run_new(struct device_uses *uses, struct offer *offer, uint64_t number)
+{
+	struct cleaning *run = calloc(1, sizeof(*run));
+
+	if (!run)
+		return NULL;
+	run->uses = uses;
+	run->number = number;
+	run->offer = offer_ref(offer);
+	run->next = uses->runs;
+	uses->runs = run;
+	uses->n_runs++;
+	return run;
+}
+
+/* Returns 0 if the program runs, or what to report, with the error filled if it failed. */
+static enum child_cleaned begin(struct device_uses *uses, struct offer *offer, uint64_t number,
+	const char *id, struct error *error)
 {
 	_cleanup_(run_freep) struct cleaning *run = NULL;
 	size_t unit = 0, n_units;
@@ -206,36 +220,31 @@ static int begin(struct device_uses *uses, struct offer *offer, uint64_t number,
 
 	if (!offer || !declaration_cleans(offer->applied_config->declaration) ||
 		uses->n_runs >= RUNS_MAX)
-		return -EAGAIN;
+		return CHILD_CLEANED_LATER;
 	n_units = offer->snapshot->n_units - offer->snapshot->n_placeholders;
 	while (unit < n_units && !streq(offer->snapshot->units[unit].device->id, id))
 		unit++;
 	if (unit == n_units || !offer->snapshot->units[unit].present)
-		return -EAGAIN;
-	run = calloc(1, sizeof(*run));
+		return CHILD_CLEANED_ABSENT;
+	run = run_new(uses, offer, number);
 	if (!run)
-		return -EAGAIN;
-	run->uses = uses;
-	run->number = number;
-	run->offer = offer_ref(offer);
-	run->next = uses->runs;
-	uses->runs = run;
-	uses->n_runs++;
+		return CHILD_CLEANED_LATER;
 	r = start(run, unit, error);
 	if (r >= 0)
 		TAKE_PTR(run);
-	return r == -EAGAIN || r == -ENOMEM ? -EAGAIN : r;
+	if (r == -EAGAIN || r == -ENOMEM)
+		return CHILD_CLEANED_LATER;
+	return r < 0 ? CHILD_CLEANED_FAILED : 0;
 }
 
 void device_use_clean(
 	struct device_uses *uses, struct offer *offer, const struct control_message *message)
 {
 	struct error error = { 0 };
-	int r = begin(uses, offer, message->number, message->text, &error);
+	enum child_cleaned how = begin(uses, offer, message->number, message->text, &error);
 
-	if (r < 0)
-		report(uses, message->number,
-			r == -EAGAIN ? CHILD_CLEANED_LATER : CHILD_CLEANED_FAILED, error.message);
+	if (how)
+		report(uses, message->number, how, error.message);
 }
 
 int device_use_take_dirty(struct device_uses *uses, const struct control_message *message)

@@ -215,10 +215,17 @@ void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty)
 	dirty->since = now;
 }
 
+void cleaning_run_note_delay(struct dirty *dirty)
+{
+	dirty->again = now_usec(CLOCK_MONOTONIC) + RETRY;
+}
+
 void cleaning_run_note_absence(struct dirty *dirty)
 {
-	uint64_t pause = RETRY << MIN_OF(++dirty->absent, 6U);
+	uint64_t pause;
 
+	dirty->absent++;
+	pause = RETRY << MIN_OF(dirty->absent, 6U);
 	dirty->again = now_usec(CLOCK_MONOTONIC) + MIN_OF(pause, RETRY_MAX);
 }
 

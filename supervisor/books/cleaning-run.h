@@ -72,8 +72,11 @@ int64_t cleaning_run_seconds_left(const struct dirty *dirty, const struct declar
 /* Begins to clean a device that no pod uses now, unless that is impossible yet. */
 void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty);
 
-/* Its process cannot clean it now, most often because the device is not there: it is asked less and
- * less often until it reports its devices. */
+/* It cannot be cleaned now, and is tried again soon. */
+void cleaning_run_note_delay(struct dirty *dirty);
+
+/* Its process does not have the device, and is asked less and less often until it reports its
+ * devices. */
 void cleaning_run_note_absence(struct dirty *dirty);
 
 /* The device was cleaned, or could not be. */

@@ -422,6 +422,8 @@ static void take_result(struct cleaning *cleaning, const struct child *child, st
 
 	dirty->number = 0;
 	if (message->phase == CHILD_CLEANED_LATER)
+		cleaning_run_note_delay(dirty);
+	else if (message->phase == CHILD_CLEANED_ABSENT)
 		cleaning_run_note_absence(dirty);
 	else if (message->phase == CHILD_CLEANED_FAILED)
 		cleaning_run_note_failure(cleaning, dirty, &fields, message->text);

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a resource's process answers when it is to clean a device.
+ */
+#include "inventory-fixture.h"
+
+#include <sys/socket.h>
+
+#include "common/log.h"
+#include "proto/plugin/device-use.h"
+
+static int supervisor = -EBADF;
+static struct device_uses uses;
+
+static int setup(void **state)
+{
+	int pair[2];
+
+	log_setup("test-device-use", LOG_TARGET_TEXT, LOG_CRIT);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
+	supervisor = fcntl(pair[1], F_DUPFD_CLOEXEC, CONTROL_FD + 1);
+	assert_int_equal(dup2(pair[0], CONTROL_FD), CONTROL_FD);
+	assert_int_equal(host_setup(state), 0);
+	uses = (struct device_uses){ .event = host_event };
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	device_uses_done(&uses);
+	(void)close(supervisor);
+	return inventory_teardown(state);
+}
+
+/* How the process answers that it cleaned the device. */
+static uint64_t clean(struct offer *offer, const char *id)
+{
+	static uint64_t number;
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_CLEAN);
+	struct control_message answer;
+
+	message.number = ++number;
+	(void)snprintf(message.text, sizeof(message.text), "%s", id);
+	device_use_clean(&uses, offer, &message);
+	RUN_UNTIL(control_receive_from_child(supervisor, &control_child, &answer) >= 0);
+	assert_int_equal(answer.type, CHILD_CLEANED);
+	assert_int_equal(answer.number, number);
+	return answer.phase;
+}
+
+/* Only a device that is not there is reported as that. */
+static void test_answers(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	struct applied_config applied = { .references = 1 };
+	struct offer offer = { .references = 1, .applied_config = &applied };
+
+	host_mknod("/dev/tty1");
+	start_booked("driver = \"path\"; match = \"/dev/tty*\"; "
+		     "release = { command = ( \"/bin/test\", \"${id}\", \"=\", \"tty1\" ); };",
+		"tty2\n");
+	applied.declaration = declaration_of(config);
+	offer.snapshot = snapshot = inventory_snapshot(inventory);
+	assert_int_equal(clean(&offer, "tty1"), CHILD_CLEANED_OK);
+	assert_int_equal(clean(&offer, "tty2"), CHILD_CLEANED_ABSENT);
+	assert_int_equal(clean(&offer, "tty3"), CHILD_CLEANED_ABSENT);
+	assert_int_equal(clean(NULL, "tty1"), CHILD_CLEANED_LATER);
+	uses.n_runs = 4;
+	assert_int_equal(clean(&offer, "tty1"), CHILD_CLEANED_LATER);
+	uses.n_runs = 0;
+	host_remove("/dev/tty1");
+	RUN_UNTIL(told == 1);
+	(void)snapshot_unref(snapshot);
+	offer.snapshot = snapshot = inventory_snapshot(inventory);
+	assert_int_equal(clean(&offer, "tty1"), CHILD_CLEANED_ABSENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_answers, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

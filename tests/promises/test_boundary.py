@@ -390,7 +390,7 @@ class DraBoundary(NodeTest):
         self.begin("dra-questions")
         until(lambda: "possible:" in self.node.output(), "the attempts")
         self.assertIn("possible: -\n", self.node.output())
-        self.assertIn("vendor.example/card is not served by DRA on this node", self.node.output())
+        self.assertIn("refused: vendor.example/card is not served by DRA on this node", self.node.output())
         self.assertIn("does not name /etc/shadow", self.node.output())
 
     def check_claim(self, devices, **more):

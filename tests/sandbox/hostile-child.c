@@ -910,6 +910,8 @@ static void try_questions(void)
 		(void)strcat(line, " configuration");
 	if (is_prepared("u-1", DEVICE("vendor.example/card", "card-0")))
 		(void)strcat(line, " plugin-device");
+	else
+		(void)fprintf(stderr, "refused: %s\n", refusal);
 	if (is_prepared("u-2", DEVICE("vendor.example/nothing", "x")))
 		(void)strcat(line, " no-resource");
 	if (is_prepared("u-3", DEVICE("vendor.example/evil", "no-such-id")))

@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 from cleaning_node import CleaningProgram
-from node import NodeTest, UNIT_CAPABILITIES, UNIT_UID, as_unit, children_of, command_line, path, program, static, until
+from node import NodeTest, UNIT_CAPABILITIES, UNIT_UID, as_unit, children_of, command_line, path, program, scaled, static, until
 from unix_http import get
 
 GPU = "vendor.example/gpu"
@@ -377,7 +377,7 @@ exec sleep {mark}
 
     def test_all_devices_of_a_pod(self):
         """They are examined one after the other, without a pause, so that the next pod need not wait longer than it may."""
-        count = 64
+        count = scaled(64)
         self.begin_with_node(count=count)
         self.assertIsNone(self.node.pod("a", gpu=count)[1])
         self.remove("a")

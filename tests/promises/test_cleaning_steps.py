@@ -72,6 +72,15 @@ class CleaningSteps(CleaningProgram, EvictionTest):
         saved = self.saved_plans()
         return {hit["device"] for plan in saved["resources"].values() for hit in plan["hits"]} if saved else set()
 
+    def saved_failures(self):
+        """The devices that stay unhealthy after a kill."""
+        found, folder = set(), os.path.join(self.node.run, "health")
+        for name in os.listdir(folder) if os.path.exists(folder) else ():
+            with open(os.path.join(folder, name)) as file:
+                # A unit that is only an id is healthy.
+                found |= {unit["id"] for unit in json.load(file)["units"] if isinstance(unit, dict) and not unit.get("healthy", True)}
+        return found
+
     def check(self):
         for name, (device, begun) in self.pods.items():
             self.assertEqual(self.count("begin", device), begun, f"{device} was cleaned while {name} has it")
@@ -126,7 +135,8 @@ class CleaningSteps(CleaningProgram, EvictionTest):
         self.broken.add(device)
         self.lost |= {name for name, (held, _) in self.pods.items() if held == device}
         self.write(device, "broken")
-        until(lambda: device in self.failures(), "the failure")
+        # It is saved at most ten times a second.
+        until(lambda: device in self.failures() and device in self.saved_failures(), "the failure")
         self.untested[device] = self.count("tested", device)
         if self.random.random() < 0.3:
             self.mark(f"defect-{device}")

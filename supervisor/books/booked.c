@@ -36,12 +36,6 @@ static uint64_t interval_of(const struct booked *booked)
 	return booked->manager->config->kubelet.pod_resources_interval;
 }
 
-/* Whether a device that is not in the checkpoint is free. */
-static bool checkpoint_decides(const struct booked *booked)
-{
-	return booked->checkpoint;
-}
-
 /* --- the checkpoint --- */
 
 static bool same_identity(const struct file_identity *a, const struct file_identity *b)
@@ -258,6 +252,11 @@ const struct kubelet_checkpoint *booked_checkpoint(struct booked *booked, uint64
 	return booked->checkpoint;
 }
 
+bool booked_has_checkpoint(const struct booked *booked)
+{
+	return booked->checkpoint;
+}
+
 /* A checkpoint that is missing or cannot be read does not show what the kubelet stores. */
 static void drop_left_files(struct booked *booked)
 {
@@ -324,7 +323,7 @@ static bool is_wanted(const struct booked *booked)
 		return false;
 	return has_gone(booked) ||
 		(asks_pods(booked) && renewal_is_wanted(booked->manager, booked->checkpoint)) ||
-		(asks_pods(booked) && !checkpoint_decides(booked) && booked->problem != -ENOENT);
+		(asks_pods(booked) && !booked_has_checkpoint(booked) && booked->problem != -ENOENT);
 }
 
 /* Removes devices from the lists that disappeared before that time and are not booked. */
@@ -384,7 +383,7 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata)
 	if (booked->waiting)
 		return 0;
 	refresh(booked);
-	if (!asks_pods(booked) && checkpoint_decides(booked))
+	if (!asks_pods(booked) && booked_has_checkpoint(booked))
 		drop_unbooked(booked, interval_before(booked, now_usec(CLOCK_MONOTONIC)), false);
 	booked_changed(booked);
 	return 0;

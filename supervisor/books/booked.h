@@ -64,6 +64,9 @@ int booked_send(struct booked *booked, struct child *child);
 struct kubelet_checkpoint;
 const struct kubelet_checkpoint *booked_checkpoint(struct booked *booked, uint64_t *ret_written_at);
 
+/* Whether there is one that can be read, by the data that were read last. */
+bool booked_has_checkpoint(const struct booked *booked);
+
 /* Adds to `all` each pod, by UID, that the checkpoint books a device of that id for, under any of
  * its offered ids, and each claim that has it without admin access, as "claim UID"; and to `live`
  * those of them that may still use it. `offered`: only for that offered id; NULL: any.

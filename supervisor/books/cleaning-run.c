@@ -26,12 +26,11 @@ void usage_done(struct usage *usage)
 int usage_booked(const struct cleaning *cleaning, const struct dirty *dirty, struct usage *ret)
 {
 	const struct child *child = manager_find_child(cleaning->manager, dirty->resource);
-	uint64_t written_at;
 	int r = booked_users(cleaning->manager->booked, dirty->resource, dirty->id, NULL, &ret->all,
 		&ret->live, &ret->admin);
 
 	ret->unknown = !dirty->unnamed && child && child_registration(child) != REGISTRATION_DRA &&
-		!booked_checkpoint(cleaning->manager->booked, &written_at);
+		!booked_has_checkpoint(cleaning->manager->booked);
 
 	for (size_t i = 0; i < dirty->ended.count && r >= 0; i++)
 		(void)strings_remove(&ret->live, dirty->ended.items[i]);
@@ -145,10 +144,11 @@ static void on_node_users(const char *user, const char *failure, void *userdata)
 		return;
 	if (user && !*user) {
 		dirty->unused_at = now_usec(CLOCK_MONOTONIC);
-		dirty->again = 0;
 		set_open(dirty, NULL);
-	} else
+	} else {
+		cleaning_run_note_delay(dirty);
 		set_open(dirty, user ?: failure);
+	}
 }
 
 static int ask_users(struct cleaning *cleaning, const struct dirty *dirty,
@@ -176,25 +176,47 @@ static int ask_users(struct cleaning *cleaning, const struct dirty *dirty,
 	return 1;
 }
 
-/* Returns whether no process has the device open, as far as that was found out just now. */
-static bool is_unused(
-	struct cleaning *cleaning, struct dirty *dirty, const struct child *child, uint64_t now)
+/* Returns whether the next one can be examined now. */
+static bool examine(struct cleaning *cleaning, struct dirty *dirty)
 {
+	const struct child *child = cleaning_run_ready_child(cleaning, dirty->resource);
 	struct error error = { 0 };
 	int r;
 
-	if (dirty->unused_at > 0 && now - dirty->unused_at < UNUSED_AGE)
+	dirty->examine = false;
+	if (!child || count_running(cleaning, dirty->resource) >= RUNS_MAX)
 		return true;
 	r = ask_users(cleaning, dirty, child, &error);
-	/* The answer about the other device is the time for this one. */
-	if (r == -EBUSY)
-		dirty->again = 0;
-	if (r < 0 && r != -EAGAIN && r != -EBUSY)
+	dirty->examined_at = now_usec(CLOCK_MONOTONIC);
+	if (r == 0) {
+		dirty->unused_at = dirty->examined_at;
+		cleaning_run_begin(cleaning, dirty);
+		cleaning_run_look_soon(cleaning);
+	}
+	if (r < 0)
+		cleaning_run_note_delay(dirty);
+	if (r < 0 && r != -EAGAIN)
 		set_open(dirty, error.message);
-	return r == 0;
+	return r <= 0;
 }
 
-/* Begins to clean a device, unless that is impossible now. */
+void cleaning_run_examine(struct cleaning *cleaning)
+{
+	struct dirty *next;
+
+	if (node_users_is_busy(cleaning->node_users))
+		return;
+	do {
+		next = NULL;
+		for (size_t i = 0; i < cleaning->devices.count; i++) {
+			struct dirty *dirty = cleaning->devices.items[i];
+
+			if (dirty->examine && (!next || dirty->examined_at < next->examined_at))
+				next = dirty;
+		}
+	} while (next && examine(cleaning, next));
+}
+
 void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty)
 {
 	struct control_message message = CHILD_MESSAGE_INIT(CHILD_CLEAN);
@@ -203,9 +225,10 @@ void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty)
 
 	if (!child || dirty->again > now || count_running(cleaning, dirty->resource) >= RUNS_MAX)
 		return;
-	dirty->again = now + RETRY;
-	if (!is_unused(cleaning, dirty, child, now))
+	dirty->examine = dirty->unused_at == 0 || now - dirty->unused_at >= UNUSED_AGE;
+	if (dirty->examine)
 		return;
+	cleaning_run_note_delay(dirty);
 	dirty->unused_at = 0;
 	message.number = ++cleaning->number;
 	(void)snprintf(message.text, sizeof(message.text), "%s", dirty->id);

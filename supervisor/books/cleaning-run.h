@@ -69,8 +69,13 @@ void cleaning_run_device_of(
 /* The rest of the time limit, in whole seconds. */
 int64_t cleaning_run_seconds_left(const struct dirty *dirty, const struct declaration *declaration);
 
-/* Begins to clean a device that no pod uses now, unless that is impossible yet. */
+/* Begins to clean a device that no pod uses now, unless that is impossible yet. It is examined
+ * before. */
 void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty);
+
+/* Examines one of the devices that can be cleaned unless a process has it open: the one that was
+ * examined longest ago. To be called after all of them were decided. */
+void cleaning_run_examine(struct cleaning *cleaning);
 
 /* It cannot be cleaned now, and is tried again soon. */
 void cleaning_run_note_delay(struct dirty *dirty);

@@ -184,6 +184,7 @@ static bool look_at(struct cleaning *cleaning, struct dirty *dirty, uint64_t wri
 	struct usage usage = { 0 };
 	bool due = false;
 
+	dirty->examine = false;
 	note_booked(cleaning, dirty, written_at);
 	if (usage_of(cleaning, dirty, &usage) >= 0) {
 		follow(cleaning, dirty, &usage);
@@ -284,6 +285,7 @@ static int on_look(sd_event_source *source, void *userdata)
 	cleaning_starts_try(cleaning);
 	if (cleaning->on_look)
 		cleaning->on_look(cleaning->userdata);
+	cleaning_run_examine(cleaning);
 	(void)cleaning_run_save(cleaning, &error);
 	for (size_t i = 0; i < cleaning->manager->n_children; i++)
 		(void)cleaning_send(cleaning, cleaning->manager->children[i]);

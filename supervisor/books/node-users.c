@@ -111,6 +111,11 @@ static int start(struct node_users *users, struct control_message *message, stru
 	return r < 0 ? error_set(error, r, "cannot send to " PROGRAM ": %s", strerror(-r)) : 0;
 }
 
+bool node_users_is_busy(const struct node_users *users)
+{
+	return users->handler;
+}
+
 int node_users_ask(struct node_users *users, const char *root, const struct strings *paths,
 	node_users_handler handler, void *userdata, struct error *error)
 {
@@ -118,8 +123,7 @@ int node_users_ask(struct node_users *users, const char *root, const struct stri
 		NODE_USERS_MESSAGE_INIT(NODE_USERS_QUESTION);
 	int r;
 
-	if (users->handler)
-		return error_set(error, -EBUSY, "another device is being examined");
+	assert(!node_users_is_busy(users));
 	message.fds[0] = sealed_begin("node-users");
 	r = message.fds[0] < 0 ? message.fds[0] : write_question(root, paths, message.fds[0]);
 	if (r == 0)

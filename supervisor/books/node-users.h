@@ -21,9 +21,12 @@ typedef void (*node_users_handler)(const char *user, const char *failure, void *
 
 int node_users_new(struct manager *manager, struct node_users **ret);
 
-/* Asks about nodes, by their paths below `root`. The handler is called once, later. A path that is
- * no device node is left out. Returns 1, 0 if no node is left, so that nothing is asked, -EBUSY if
- * another question has no answer yet, or another negative errno with the error filled. */
+/* Whether a question has no answer yet. */
+bool node_users_is_busy(const struct node_users *users);
+
+/* Asks about nodes, by their paths below `root`, unless it is busy. The handler is called once,
+ * later. A path that is no device node is left out. Returns 1, 0 if no node is left, so that
+ * nothing is asked, or negative errno with the error filled. */
 int node_users_ask(struct node_users *users, const char *root, const struct strings *paths,
 	node_users_handler handler, void *userdata, struct error *error);
 

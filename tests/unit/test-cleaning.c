@@ -1,19 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a device that could not be cleaned is tried again.
+ * When a device that could not be cleaned is tried again, and in which order devices are examined
+ * for processes that have them open.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include <cmocka.h>
 
 #include "common/control-child.h"
+#include "common/sealed.h"
 #include "supervisor/books/cleaning-run.h"
 #include "supervisor/children/child.h"
+#include "supervisor/ownership/arbiter.h"
 
 static struct cleaning cleaning;
+
+/* The question that has no answer yet, in place of the process that answers it. */
+static struct {
+	node_users_handler handler;
+	char path[32];
+	int result;
+} question;
+
+int node_users_new(struct manager *manager, struct node_users **ret)
+{
+	return 0;
+}
+
+struct node_users *node_users_free(struct node_users *users)
+{
+	return NULL;
+}
+
+bool node_users_is_busy(const struct node_users *users)
+{
+	return question.handler;
+}
+
+int node_users_ask(struct node_users *users, const char *root, const struct strings *paths,
+	node_users_handler handler, void *userdata, struct error *error)
+{
+	assert_null(question.handler);
+	assert_int_equal(paths->count, 1);
+	(void)snprintf(question.path, sizeof(question.path), "%s", paths->items[0]);
+	if (question.result > 0)
+		question.handler = handler;
+	return question.result < 0 ? error_set(error, question.result, "broken") : question.result;
+}
+
+static void answer(const char *user)
+{
+	node_users_handler handler = TAKE_PTR(question.handler);
+
+	handler(user, "", &cleaning);
+}
+
 static struct resource resource = { .name = (char *)"v.e/gpu" },
 		       other = { .name = (char *)"v.e/other" };
 static struct child child = { .resource = &resource }, other_child = { .resource = &other };
@@ -66,10 +111,162 @@ static void test_pauses(void **state)
 	assert_true(late->again > now_usec(CLOCK_MONOTONIC));
 }
 
+/* --- the order --- */
+
+static int ignore_answer(uint64_t number, int fd, const char *refusal, void *userdata)
+{
+	return 0;
+}
+
+static void ignore_note(void *userdata)
+{
+}
+
+static const char *root(void *userdata)
+{
+	return "";
+}
+
+static const struct claimant_operations operations = {
+	.answer = ignore_answer,
+	.root = root,
+	.on_note = ignore_note,
+	.on_replays = ignore_note,
+};
+
+static struct strings command;
+static struct resource_config config;
+static struct manager manager;
+static struct child *children[] = { &child };
+static struct arbiter *arbiter;
+static sd_event *event;
+static int process = -EBADF;
+
+/* Four devices, each of which has a node, wait to be cleaned. */
+static int setup_devices(void **state)
+{
+	static const char claims[] = "gpu-0\t/dev/0\ngpu-1\t/dev/1\ngpu-2\t/dev/2\ngpu-3\t/dev/3\n";
+	_cleanup_strings_ struct strings paths = { 0 };
+	int pair[2];
+
+	log_setup("test-cleaning", LOG_TARGET_TEXT, LOG_CRIT);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
+	child.process.control_fd = pair[0];
+	process = pair[1];
+	assert_int_equal(strings_add(&command, "/bin/true", 9), 0);
+	config.declaration.release.command = command;
+	resource.accepted = &config;
+	manager.children = children;
+	manager.n_children = 1;
+	cleaning.manager = &manager;
+	question.result = 1;
+	assert_int_equal(sd_event_new(&event), 0);
+	assert_int_equal(arbiter_new(event, &arbiter), 0);
+	assert_int_equal(
+		arbiter_add(arbiter, resource.name, &operations, NULL, &child.claimant), 0);
+	claimant_submit(child.claimant, sealed_new("claims", claims, sizeof(claims) - 1), 1);
+	while (claimant_nodes(child.claimant, "gpu-0", &paths) == -EAGAIN)
+		assert_true(sd_event_run(event, USEC_PER_SEC) >= 0);
+	for (size_t i = 0; i < 4; i++) {
+		char id[] = { 'g', 'p', 'u', '-', (char)('0' + i), '\0' };
+
+		(void)add(id);
+	}
+	return 0;
+}
+
+static int teardown_devices(void **state)
+{
+	child.claimant = claimant_free(child.claimant);
+	arbiter = arbiter_free(arbiter);
+	event = sd_event_unref(event);
+	strings_done(&command);
+	(void)close(child.process.control_fd);
+	(void)close(process);
+	free(cleaning.asked_resource);
+	free(cleaning.asked_id);
+	cleaning.asked_resource = cleaning.asked_id = NULL;
+	return teardown(state);
+}
+
+/* All are decided again, as in each turn of the event loop after a change. */
+static void look(bool after_pause)
+{
+	for (size_t i = cleaning.devices.count; i > 0; i--) {
+		struct dirty *dirty = cleaning.devices.items[i - 1];
+
+		dirty->examine = false;
+		if (after_pause)
+			dirty->again = 0;
+		if (dirty->number == 0)
+			cleaning_run_begin(&cleaning, dirty);
+	}
+	cleaning_run_examine(&cleaning);
+}
+
+/* The device that its process is to clean, or "". */
+static const char *cleaned(void)
+{
+	static struct control_message message;
+
+	if (control_receive(process, &control_child, &message) < 0)
+		return "";
+	assert_int_equal(message.type, CHILD_CLEAN);
+	return message.text;
+}
+
+/* Devices that are held open are examined in turn, however long each answer takes. */
+static void test_order(void **state)
+{
+	for (size_t i = 0; i < 12; i++) {
+		char path[] = { '/', 'd', 'e', 'v', '/', (char)('0' + i % 4), '\0' };
+		const struct dirty *dirty;
+		uint64_t before;
+
+		look(true);
+		assert_string_equal(question.path, path);
+		/* One at a time. */
+		look(true);
+		assert_string_equal(question.path, path);
+		before = now_usec(CLOCK_MONOTONIC);
+		answer("process 1 has it open");
+		dirty = dirty_devices_find(&cleaning.devices, resource.name, cleaning.asked_id);
+		assert_string_equal(dirty->open, "process 1 has it open");
+		assert_true(dirty->again >= before + USEC_PER_SEC);
+	}
+	assert_string_equal(cleaned(), "");
+	look(true);
+	answer("");
+	look(false);
+	assert_string_equal(cleaned(), "gpu-0");
+	assert_string_equal(cleaned(), "");
+	assert_null(cleaning.devices.items[0]->open);
+	assert_string_equal(question.path, "/dev/1");
+	answer("");
+}
+
+/* One that cannot be examined does not keep the others from that. */
+static void test_failures(void **state)
+{
+	question.result = -ENOENT;
+	look(false);
+	for (size_t i = 0; i < cleaning.devices.count; i++) {
+		assert_string_equal(cleaning.devices.items[i]->open, "broken");
+		assert_true(cleaning.devices.items[i]->again > now_usec(CLOCK_MONOTONIC));
+	}
+	/* If none of its nodes is left, there is nothing to examine. */
+	question.result = 0;
+	look(true);
+	for (size_t i = 0; i < cleaning.devices.count; i++)
+		assert_string_equal(cleaned(), cleaning.devices.items[i]->id);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_pauses, teardown),
+		cmocka_unit_test_setup_teardown(test_order, setup_devices, teardown_devices),
+		cmocka_unit_test_setup_teardown(test_failures, setup_devices, teardown_devices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,10 +74,13 @@ def connect(path, *frames):
 
 
 def receive_exactly(peer, size):
-    """None if the peer closes before."""
+    """None if the peer closes before, or is killed, which resets the connection if it had not read all of it."""
     data = b""
     while len(data) < size:
-        piece = peer.recv(size - len(data))
+        try:
+            piece = peer.recv(size - len(data))
+        except ConnectionResetError:
+            return None
         if not piece:
             return None
         data += piece

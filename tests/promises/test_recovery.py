@@ -91,25 +91,31 @@ class Recovery(NodeTest):
         self.assertEqual(self.runs(), 3)
         self.assertIsNone(self.node.pod("two", gpu=2)[1])
 
-    def test_state_and_time_limit(self):
-        self.write(self.script, f"#!/bin/sh\nwhile ! [ -e {self.folder}/good-$1 ]; do sleep 0.1; done\n")
-        self.begin("attempts = 1; timeout = 1;")
+    def begin_long(self, timeout):
+        """The device fails, works again, and is being tested until it is good."""
+        self.write(self.script, f"#!/bin/sh\nprintf x >>{self.folder}/runs\nwhile ! [ -e {self.folder}/good-$1 ]; do sleep 0.1; done\n")
+        self.begin(f"attempts = 1; timeout = {timeout};")
         self.spoil()
         self.repair()
-        until(lambda: self.device()["reason"] == "being tested after a failure", "the test to run")
-        self.assertEqual(self.device()["health"], "Unhealthy")
+        until(lambda: self.runs() == 1, "the test to run")
+
+    def test_time_limit(self):
+        self.begin_long(1)
         until(lambda: self.device()["reason"].startswith("needs an administrator (devplugctl resume): its test has failed, attempt 1 of 1: "),
               "the test to be killed")
         self.assertIn("did not exit within 1 s", self.device()["reason"])
-        self.assertEqual(self.resume(GPU, "gpu-0").returncode, 0)
-        until(lambda: self.device()["reason"] == "being tested after a failure", "the test to run again")
-        # The next process does not offer it either, and tests it again.
+
+    def test_process_that_ends_during_a_test(self):
+        """The next one does not offer the device either, and tests it again."""
+        self.begin_long(60)
+        until(lambda: self.device()["reason"] == "being tested after a failure", "the state")
         pid = self.node.find(GPU)["pid"]
         os.kill(pid, 9)
         until(lambda: self.node.find(GPU)["pid"] not in (0, pid), "another process")
         self.node.await_serving()
         self.assertEqual(self.device()["health"], "Unhealthy")
-        until(lambda: self.device()["reason"] == "being tested after a failure", "the test to run for the next process")
+        until(lambda: self.runs() == 2, "the test to run for the next process")
+        until(lambda: self.device()["reason"] == "being tested after a failure", "the state")
         self.write(f"{self.folder}/good-gpu-0")
         self.node.await_allocatable(gpu=2)
 

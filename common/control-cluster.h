@@ -26,7 +26,7 @@ enum cluster_type {
 			     the claim is not known */
 	CLUSTER_HELD, /* [fd] sealed memfd with JSON; replaces the one before. "devices": by name,
 			 {"driver", "resource", "id"} of each device that a claim holds. "claims":
-			 an object with the UID of each claim that devplugd knows */
+			 an object with the UID of each claim that devplugd knows or prepares */
 	CLUSTER_LOOK_UP,   /* [number, fd] sealed memfd with JSON: an array of claims, each {"uid",
 			      "namespace", "name"}, to be read from the API server */
 	CLUSTER_RESOURCES, /* [fd] sealed memfd with JSON, by name: each resource that is reported,
@@ -73,6 +73,7 @@ enum cluster_again {
 	CLUSTER_NEVER,
 	CLUSTER_WHEN_FREE, /* something that passes: another claim has a device, a process starts */
 	CLUSTER_A_FEW_TIMES, /* a program failed, which may be different the next time */
+	CLUSTER_GOES_ON,     /* no: the preparation goes on, and the next call waits for it */
 };
 
 /* What devplugd-cluster counts: a claim of the kubelet's calls that was answered. */

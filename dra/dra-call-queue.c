@@ -154,9 +154,9 @@ static void end_job(struct job *job, json_t *devices, const char *failure)
 
 static bool may_wait(const struct job *job, enum cluster_again again)
 {
-	return job->call->prepare && again != CLUSTER_NEVER &&
-		(job->has_waited || job->calls->n_waiting < WAITS_MAX) &&
-		(again == CLUSTER_WHEN_FREE || job->n_retries < RETRIES_MAX);
+	return job->call->prepare && (job->has_waited || job->calls->n_waiting < WAITS_MAX) &&
+		(again == CLUSTER_WHEN_FREE ||
+			(again == CLUSTER_A_FEW_TIMES && job->n_retries < RETRIES_MAX));
 }
 
 static uint64_t next_delay(struct job *job, enum cluster_again again)
@@ -211,6 +211,14 @@ static void end_waits(struct dra_calls *calls)
 
 /* --- the supervisor --- */
 
+/* A repeated call joins the preparation without the API server. */
+static void note_asked(const struct job *job)
+{
+	if (job->call->prepare)
+		(void)json_object_set_new(
+			job->calls->options->claims, claim_of(job)->uid, json_true());
+}
+
 static int send_question(struct job *job)
 {
 	_cleanup_control_ struct control_message message =
@@ -233,10 +241,7 @@ static int send_question(struct job *job)
 	r = control_send(CONTROL_FD, &message);
 	if (r < 0)
 		return r;
-	/* A repeated call joins this one also without the API server. */
-	if (job->call->prepare)
-		(void)json_object_set_new(
-			job->calls->options->claims, claim_of(job)->uid, json_true());
+	note_asked(job);
 	job->number = ++*job->calls->options->last_question;
 	set_stage(job, SENT);
 	return 0;
@@ -550,12 +555,21 @@ void dra_calls_cancel(struct dra_calls *calls, const struct rpc_call *rpc)
 	go_on(calls);
 }
 
-void dra_calls_wake(struct dra_calls *calls)
+void dra_calls_held_changed(struct dra_calls *calls)
 {
 	for (struct job *job = calls->jobs; job; job = job->next)
 		if (job->stage == WAIT && job->again == CLUSTER_WHEN_FREE)
 			job->retry_at = 0;
+		else if (job->stage == SENT)
+			note_asked(job);
 	plan(calls);
+}
+
+/* Whether the answer means that devplugd does not know or prepare the claim. */
+static bool is_unknown(const struct job *job, const struct control_message *message)
+{
+	return message->fds[0] < 0 && message->again != CLUSTER_GOES_ON &&
+		(job->call->prepare || !message->text[0]);
 }
 
 void dra_calls_take_prepared(struct dra_calls *calls, struct control_message *message)
@@ -570,6 +584,8 @@ void dra_calls_take_prepared(struct dra_calls *calls, struct control_message *me
 	if (!job)
 		return;
 	set_stage(job, SEND);
+	if (is_unknown(job, message))
+		(void)json_object_del(calls->options->claims, claim_of(job)->uid);
 	if (job->unprepared) {
 		end_job(job, NULL, unprepared);
 	} else if (message->text[0] || !job->call->prepare) {

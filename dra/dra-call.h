@@ -72,8 +72,9 @@ void dra_calls_add(struct dra_calls *calls, struct dra_call *call);
 /* The caller no longer waits for the call, which may have been answered already. */
 void dra_calls_cancel(struct dra_calls *calls, const struct rpc_call *rpc);
 
-/* Something has changed that claims may wait for. */
-void dra_calls_wake(struct dra_calls *calls);
+/* A CLUSTER_HELD has replaced the UIDs of claims; those of questions that it has crossed are added.
+ * Claims may wait for what has changed. */
+void dra_calls_held_changed(struct dra_calls *calls);
 
 /* Takes a CLUSTER_PREPARED. */
 void dra_calls_take_prepared(struct dra_calls *calls, struct control_message *message);

@@ -197,9 +197,9 @@ void dra_node_take_prepared(struct dra_node *node, struct control_message *messa
 	dra_calls_take_prepared(node->calls, message);
 }
 
-void dra_node_wake(struct dra_node *node)
+void dra_node_held_changed(struct dra_node *node)
 {
-	dra_calls_wake(node->calls);
+	dra_calls_held_changed(node->calls);
 }
 
 struct rpc_server *dra_node_server(const struct dra_node *node)

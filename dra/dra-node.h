@@ -38,8 +38,8 @@ void dra_node_open_session(struct dra_node *node, struct control_message *messag
 /* Takes a CLUSTER_PREPARED. */
 void dra_node_take_prepared(struct dra_node *node, struct control_message *message);
 
-/* See dra_calls_wake(). */
-void dra_node_wake(struct dra_node *node);
+/* See dra_calls_held_changed(). */
+void dra_node_held_changed(struct dra_node *node);
 
 /* Ends all connections, when a peer blocks gRPC (rpc_is_held_up()). */
 void dra_node_free_the_way(struct dra_node *node);

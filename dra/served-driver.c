@@ -80,8 +80,7 @@ void served_driver_set_held(struct served_driver *driver, json_t *held)
 		report_attributes(driver);
 	else
 		publish(driver);
-	/* A claim may have released devices that another one waits for. */
-	dra_node_wake(driver->node);
+	dra_node_held_changed(driver->node);
 }
 
 static int on_report_wait(sd_event_source *source, uint64_t usec, void *userdata)

@@ -145,15 +145,16 @@ static void finish_unwanted(struct preparation *preparation)
 static void give_up_requests(struct preparation *preparation, uint64_t now)
 {
 	const struct preparation *earlier = find_earlier(preparation);
+	int code = preparation->begun ? -EINPROGRESS : -ETIMEDOUT;
 	struct error error = { 0 };
 
 	if (earlier)
-		(void)error_set(&error, -ETIMEDOUT,
+		(void)error_set(&error, code,
 			"the process of %s still prepares the claim %s/%s; the kubelet will retry",
 			resource_of(preparation), text_of(earlier->claim, "namespace"),
 			text_of(earlier->claim, "name"));
 	else
-		(void)error_set(&error, -ETIMEDOUT,
+		(void)error_set(&error, code,
 			"the process of %s did not answer in time; what it runs for the claim goes "
 			"on, and the kubelet will retry",
 			resource_of(preparation));
@@ -489,6 +490,14 @@ void dra_prepare_cancel(struct dra_preparations *preparations, const char *drive
 		answer(preparation, NULL, &error);
 	else
 		finish(preparation, NULL, &error);
+}
+
+int dra_prepare_add_uids(const struct dra_preparations *preparations, json_t *uids)
+{
+	for (const struct preparation *p = preparations->first; p; p = p->next)
+		if (json_object_set_new(uids, text_of(p->claim, "uid"), json_true()) < 0)
+			return -ENOMEM;
+	return 0;
 }
 
 void dra_prepare_drop_request(struct dra_preparations *preparations, uint64_t number)

@@ -27,7 +27,8 @@ struct manager;
 
 /* Answers a request for the claim: `error` NULL: it is prepared, as in dra-claim.h. The code of the
  * error decides whether devplugd-cluster tries again during the kubelet's call: -EAGAIN and -EBUSY:
- * until the call ends, because the claim waits for something that passes; -EIO: a few times. */
+ * until the call ends, because the claim waits for something that passes; -EIO: a few times;
+ * -EINPROGRESS: not during that call, because the preparation goes on. */
 typedef void (*dra_prepare_handler)(
 	uint64_t request, const json_t *claim, const struct error *error, void *userdata);
 
@@ -51,6 +52,9 @@ int dra_prepare_add(struct dra_preparations *preparations, json_t *claim,
 
 /* The claim is unprepared: what is being prepared of it is not kept. */
 void dra_prepare_cancel(struct dra_preparations *preparations, const char *driver, const char *uid);
+
+/* Adds the UIDs of the claims that are being prepared to an object. Returns 0 or -ENOMEM. */
+int dra_prepare_add_uids(const struct dra_preparations *preparations, json_t *uids);
 
 /* The answer to a request, or to all of them, is not waited for any more. */
 void dra_prepare_drop_request(struct dra_preparations *preparations, uint64_t number);

@@ -195,6 +195,8 @@ static enum cluster_again again_of(const struct error *error)
 		return CLUSTER_WHEN_FREE;
 	case -EIO:
 		return CLUSTER_A_FEW_TIMES;
+	case -EINPROGRESS:
+		return CLUSTER_GOES_ON;
 	default:
 		return CLUSTER_NEVER;
 	}
@@ -576,7 +578,7 @@ static void send_all_devices(struct dra *dra)
 void dra_send_changes(struct dra *dra)
 {
 	if (auxiliary_is_running(dra->process))
-		(void)dra_held_send(dra->process, dra->claims, &dra->held_sent);
+		(void)dra_held_send(dra->process, dra->claims, dra->preparations, &dra->held_sent);
 	if (cluster_report_send(dra->report))
 		send_all_devices(dra);
 	cluster_holders_send(&dra->holders, dra->manager, dra->process);
@@ -613,7 +615,7 @@ static int on_started(struct auxiliary *process, void *userdata)
 
 	/* Before the settings, with which it begins to publish. */
 	dra->held_sent = 0;
-	r = dra_held_send(dra->process, dra->claims, &dra->held_sent);
+	r = dra_held_send(dra->process, dra->claims, dra->preparations, &dra->held_sent);
 	if (r >= 0)
 		r = send_settings(dra);
 	cluster_report_started(dra->report);

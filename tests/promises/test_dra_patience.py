@@ -91,16 +91,18 @@ class DraPatience(DraTest):
 
     def test_time_of_programs(self):
         """One budget for all: a claim that has waited for a device, then for its program, and one that waits for the program of
-        another claim, have their reasons before the call ends, and not its end. The next call finds what was begun."""
+        another claim, have their reasons before the call ends, and not its end. Later calls find what was begun, without the
+        API server, although the list of claims has changed meanwhile."""
         folder = self.node.path("marks")
         os.mkdir(folder)
         os.chmod(folder, 0o777)
         runs, go = os.path.join(folder, "runs"), os.path.join(folder, "go")
         open(go, "w").close()
         program = self.script("prestart", f'echo "$1" >> "{runs}"\nuntil [ -e "{go}" ]; do sleep 0.05; done\n')
-        self.begin_one(f'prestart = {{ command = [ "{program}", "${{id}}" ]; timeout = 25; }};', count=2)
-        first, second, third = self.claim("first"), self.claim("second"), self.claim("third", 1)
-        self.assertEqual(len(self.prepare(first)[first[2]]), 1)
+        self.begin_one(f'prestart = {{ command = [ "{program}", "${{id}}" ]; timeout = 25; }};', count=3)
+        first, second, third, fourth = (self.claim(name, number) for name, number in
+                                        (("first", 0), ("second", 0), ("third", 1), ("fourth", 2)))
+        self.assertEqual([len(devices) for devices in self.prepare(first, fourth).values()], [1, 1])
         os.unlink(go)
         call = self.calls.submit(self.prepare, second, deadline=12)
         self.await_wait(second, "still prepared for the claim default/first")
@@ -110,13 +112,19 @@ class DraPatience(DraTest):
             with open(runs) as file:
                 return file.read().split()
 
-        until(lambda: count() == ["gpu-0"] * 2, "the program of the second claim")
+        until(lambda: count() == ["gpu-0", "gpu-2", "gpu-0"], "the program of the second claim")
         other = self.calls.submit(self.prepare, third, deadline=12)
         self.assertIn("did not answer in time; what it runs for the claim goes on", call.result()[second[2]])
         self.assertIn("still prepares the claim default/second", other.result()[third[2]])
+        self.api.stop()
+        self.assertIn("what it runs for the claim goes on", self.prepare(second, deadline=7)[second[2]])
+        self.assertEqual(self.unprepare(fourth), {fourth[2]: ""})
+        until(lambda: self.dra()["claims"] == 0, "no claim")
         open(go, "w").close()
-        self.assertEqual([len(devices) for devices in self.prepare(second, third).values()], [1, 1])
-        self.assertEqual(count(), ["gpu-0", "gpu-0", "gpu-1"])
+        self.assertEqual(len(self.prepare(second, deadline=12)[second[2]]), 1)
+        self.api.start()
+        self.assertEqual(len(self.prepare(third)[third[2]]), 1)
+        self.assertEqual(count(), ["gpu-0", "gpu-2", "gpu-0", "gpu-1"])
 
     def test_unprepare_ends_the_wait(self):
         self.begin_one()

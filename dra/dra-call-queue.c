@@ -106,11 +106,12 @@ static void set_outcome(const struct dra_calls *calls, struct dra_call *call, si
 		calls->options->on_prepared(call->claims[at]->namespace_, call->claims[at]->name,
 			call->claims[at]->uid, devices, calls->options->userdata);
 	/* A process that stops answers no call. */
-	if (devices || failure)
+	if ((devices || failure) && !call->cancelled)
 		count(call, calls->options->number, failure && *failure);
 	if (!failure || !*failure)
 		return;
-	report_refusal(call, at, failure);
+	if (!call->cancelled)
+		report_refusal(call, at, failure);
 	call->outcomes[at].failure = strdup(failure);
 	/* Without it the kubelet would take the claim for prepared, or for unprepared. So without
 	 * memory, the process ends and is started again. */
@@ -142,6 +143,9 @@ static void end_job(struct job *job, json_t *devices, const char *failure)
 	if (job->stage == SENT && job->call->prepare)
 		(void)control_send(CONTROL_FD, &cancel);
 	set_stage(job, SEND);
+	if (job->has_waited && job->call->cancelled)
+		log_info("the claim %s/%s no longer waits: %s", claim_of(job)->namespace_,
+			claim_of(job)->name, failure);
 	job->calls->n_waiting -= job->has_waited;
 	set_outcome(job->calls, job->call, job->at, devices, failure);
 	job->call->n_open--;
@@ -551,6 +555,7 @@ void dra_calls_cancel(struct dra_calls *calls, const struct rpc_call *rpc)
 	/* What a kubelet unprepares is unprepared, also if it does not wait for that. */
 	if (!call || !call->prepare)
 		return;
+	call->cancelled = true;
 	end_call(calls, call, false, "the call was cancelled");
 	go_on(calls);
 }

@@ -46,6 +46,7 @@ struct dra_call {
 	struct rpc_call *call;
 	enum dra_call_kind kind;
 	bool prepare;
+	bool cancelled;      /* no kubelet gets the answer */
 	uint64_t arrived_at; /* CLOCK_MONOTONIC */
 	uint64_t until;      /* when all claims have their outcome, before the kubelet gives up */
 	struct message message;

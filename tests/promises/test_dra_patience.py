@@ -168,7 +168,8 @@ class DraPatience(DraTest):
         calls.begin("NodePrepareResources", second)
         self.await_wait(second, "still prepared")
         calls.peer.close()
-        until(lambda: "cannot prepare the claim default/second: the call was cancelled" in self.node.output(), "the end of the wait")
+        until(lambda: "the claim default/second no longer waits: the call was cancelled" in self.node.output(), "the end of the wait")
+        self.assertEqual(self.refused(), [])
         self.assertEqual(self.unprepare(first), {first[2]: ""})
         self.expect_nothing(second)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Claims of the kubelet's calls: about which ones devplugd is asked without the API server. A test
- * takes the place of devplugd, the kubelet and the API server.
+ * Claims of the kubelet's calls: about which ones devplugd is asked without the API server, and
+ * which refusals are reported. A test takes the place of devplugd, the kubelet and the API server.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +16,7 @@
 #include "dra/dra-node.h"
 
 #define UID  "c1"
+#define RPC  ((struct rpc_call *)(void *)&call)
 #define TIME (40 * USEC_PER_SEC)
 
 static struct dra_node_options options;
@@ -77,6 +78,7 @@ static void begin_call(void)
 {
 	outcome = (struct dra_outcome){ 0 };
 	call = (struct dra_call){
+		.call = RPC,
 		.prepare = true,
 		.until = now_usec(CLOCK_MONOTONIC) + TIME,
 		.claims = claims,
@@ -155,6 +157,7 @@ static void test_failed_preparation(void **state)
 	answer(CLUSTER_NEVER, "it does not exist");
 	assert_int_equal(n_answers, 1);
 	assert_false(is_known());
+	assert_int_equal(receive(CLUSTER_REFUSED), 1);
 }
 
 static void test_preparation_that_goes_on(void **state)
@@ -167,12 +170,33 @@ static void test_preparation_that_goes_on(void **state)
 	assert_int_equal(n_reads, 0);
 }
 
+static void test_claim_that_waits(void **state)
+{
+	begin_known();
+	answer(CLUSTER_WHEN_FREE, "another claim has the device");
+	assert_int_equal(n_answers, 0);
+	assert_int_equal(receive(CLUSTER_REFUSED), 0);
+	dra_calls_cancel(calls, RPC);
+	assert_int_equal(n_answers, 1);
+	assert_int_equal(receive(CLUSTER_REFUSED), 0);
+}
+
+static void test_counts_of_a_cancelled_call(void **state)
+{
+	begin_known();
+	dra_calls_cancel(calls, RPC);
+	assert_int_equal(n_answers, 1);
+	assert_int_equal(receive(CLUSTER_HAPPENED), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_list_of_before, teardown),
 		cmocka_unit_test_teardown(test_failed_preparation, teardown),
 		cmocka_unit_test_teardown(test_preparation_that_goes_on, teardown),
+		cmocka_unit_test_teardown(test_claim_that_waits, teardown),
+		cmocka_unit_test_teardown(test_counts_of_a_cancelled_call, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, setup_all, NULL);

@@ -33,23 +33,31 @@ static void event_done(struct event *event)
 	free(event->text);
 }
 
-static bool same(const char *a, const char *b)
+static bool is_of_resource(const struct event *event, const char *resource)
 {
-	return a && b ? streq(a, b) : a == b;
+	return event->resource && streq(event->resource, resource);
 }
 
-/* The event to drop for a new one of the resource, or `count` if there is room. */
-static size_t find_victim(const struct events *events, const char *resource)
+/* Whether EVENTS_SOURCE_MAX applies to the two together. */
+static bool has_same_source(const struct event *event, const struct log_fields *fields)
+{
+	if (fields->resource)
+		return is_of_resource(event, fields->resource);
+	return !event->resource && streq(event->message_id, fields->message_id);
+}
+
+/* The event to drop for a new one, or `count` if there is room. */
+static size_t find_victim(const struct events *events, const struct log_fields *fields)
 {
 	size_t n = 0, first = events->count;
 
 	for (size_t i = 0; i < events->count; i++) {
-		if (!same(events->items[i].resource, resource))
+		if (!has_same_source(&events->items[i], fields))
 			continue;
 		if (n++ == 0)
 			first = i;
 	}
-	if (n >= EVENTS_RESOURCE_MAX && resource)
+	if (n >= EVENTS_SOURCE_MAX)
 		return first;
 	return events->count < EVENTS_MAX ? events->count : 0;
 }
@@ -79,7 +87,7 @@ static void on_log(int level, const struct log_fields *fields, const char *text,
 
 	if (!fields->message_id)
 		return;
-	victim = find_victim(events, fields->resource);
+	victim = find_victim(events, fields);
 	if (victim < events->count)
 		remove_event(events, victim);
 	event = &events->items[events->count++];
@@ -113,7 +121,7 @@ static json_t *select_events(const struct events *events, uint64_t after, const 
 
 	for (size_t i = 0; i < events->count; i++)
 		if (events->items[i].number > after &&
-			(!resource || same(events->items[i].resource, resource)))
+			(!resource || is_of_resource(&events->items[i], resource)))
 			(void)json_array_append_new(array, describe(&events->items[i]));
 	return array;
 }

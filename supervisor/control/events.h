@@ -3,14 +3,15 @@
 
 /*
  * The last events (log records that have an identity), for devplugctl on hosts without a journal.
- * One resource cannot displace the events of the others.
+ * One resource cannot displace the events of the others, and refused claims cannot displace other
+ * events.
  */
 
 #include "supervisor/control/request.h"
 
-#define EVENTS_MAX          1000
-#define EVENTS_RESOURCE_MAX 250 /* of one resource */
-#define EVENT_TEXT_MAX      512 /* bytes; longer texts are cut */
+#define EVENTS_MAX        1000
+#define EVENTS_SOURCE_MAX 250 /* of one resource; without a resource, of one message id */
+#define EVENT_TEXT_MAX    512 /* bytes; longer texts are cut */
 /* Seconds until a client that follows gets an empty answer. */
 #define EVENTS_FOLLOW_TIMEOUT 30
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ring of events: bounded, in order, and one resource cannot displace the events of others.
+ * The ring of events: bounded, in order, and one resource, or one kind of event without a resource,
+ * cannot displace other events.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,12 +30,18 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void log_events(const char *resource, unsigned first, unsigned count)
+static void log_of_kind(
+	const char *message_id, const char *resource, unsigned first, unsigned count)
 {
-	const struct log_fields fields = { .resource = resource, .message_id = "0123" };
+	const struct log_fields fields = { .resource = resource, .message_id = message_id };
 
 	for (unsigned i = first; i < first + count; i++)
 		log_full(LOG_NOTICE, &fields, "event %u", i);
+}
+
+static void log_events(const char *resource, unsigned first, unsigned count)
+{
+	log_of_kind("0123", resource, first, count);
 }
 
 /* The answer to the arguments; the caller's. */
@@ -103,19 +110,35 @@ static void test_order_and_selection(void **state)
 	assert_int_equal(count_of("x/y"), 0);
 }
 
+static size_t count_all(void)
+{
+	json_t *answer = ask(json_object());
+	size_t count = json_array_size(json_object_get(answer, "events"));
+
+	json_decref(answer);
+	return count;
+}
+
 static void test_bounds(void **state)
 {
 	json_t *answer;
 
+	log_of_kind("4567", NULL, 7, 1);
 	log_events("quiet/one", 0, 2);
 	log_events("loud/one", 0, 3 * EVENTS_MAX);
 	assert_int_equal(count_of("quiet/one"), 2);
-	assert_int_equal(count_of("loud/one"), EVENTS_RESOURCE_MAX);
+	assert_int_equal(count_of("loud/one"), EVENTS_SOURCE_MAX);
 	log_events(NULL, 0, 3 * EVENTS_MAX);
+	assert_int_equal(count_of("quiet/one"), 2);
+	assert_int_equal(count_of("loud/one"), EVENTS_SOURCE_MAX);
+	assert_int_equal(count_all(), 1 + 2 + 2 * EVENTS_SOURCE_MAX);
 	answer = ask(json_object());
-	assert_int_equal(json_array_size(json_object_get(answer, "events")), EVENTS_MAX);
-	assert_int_equal(json_integer_value(json_object_get(answer, "last")), 6 * EVENTS_MAX + 2);
+	assert_string_equal(text_of(answer, 0), "event 7");
+	assert_int_equal(json_integer_value(json_object_get(answer, "last")), 6 * EVENTS_MAX + 3);
 	json_decref(answer);
+	log_events("loud/two", 0, EVENTS_MAX);
+	log_events("loud/three", 0, EVENTS_MAX);
+	assert_int_equal(count_all(), EVENTS_MAX);
 }
 
 static void test_follow(void **state)

@@ -67,16 +67,32 @@ static int add_memory(const struct view *view, const struct pod_container *conta
 	return r;
 }
 
-/* A device of devplugd has the members resource, id and cdi, too. */
+/* A device of devplugd has the members resource, id and cdi, too. NULL: no memory. */
 static json_t *describe_claim(const struct view *view, const struct pod_claim *claim)
 {
 	_cleanup_free_ char *key = pod_claim_key(claim);
 	const json_t *device = key ? json_object_get(view->devices, key) : NULL;
 
+	if (!key)
+		return NULL;
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:O*}", "namespace",
 		claim->namespace, "name", claim->name, "driver", claim->driver, "pool", claim->pool,
 		"device", claim->device, "resource", set_text_of(device, "resource"), "id",
 		set_text_of(device, "id"), "cdi", json_object_get(device, "cdi"));
+}
+
+/* Whether the device was noted in `listed` before. A kubelet lists a device once for each time that
+ * its claim was prepared. Returns 0, 1 or -ENOMEM. */
+static int note_listed(json_t *listed, const struct pod_claim *claim)
+{
+	_cleanup_free_ char *device = pod_claim_key(claim), *key = NULL;
+
+	/* Drivers may use the name of a device in each of their pools. */
+	if (!device || format_text(&key, "%s\t%s", device, claim->pool) < 0)
+		return -ENOMEM;
+	if (json_object_get(listed, key))
+		return 1;
+	return json_object_set_new(listed, key, json_true()) < 0 ? -ENOMEM : 0;
 }
 
 static int add_claims(const struct view *view, const struct pod_container *container, json_t *to)
@@ -87,14 +103,12 @@ static int add_claims(const struct view *view, const struct pod_container *conta
 
 	for (size_t i = 0; i < view->table->n_claims && r >= 0; i++) {
 		const struct pod_claim *claim = &view->table->claims[i];
-		_cleanup_free_ char *key =
-			claim->container == container ? pod_claim_key(claim) : NULL;
 
-		/* A kubelet lists a device once for each time that its claim was prepared. */
-		if (!key || json_object_get(listed, key))
+		if (claim->container != container)
 			continue;
-		(void)json_object_set_new(listed, key, json_true());
-		r = json_array_append_new(claims, describe_claim(view, claim));
+		r = note_listed(listed, claim);
+		if (r == 0)
+			r = json_array_append_new(claims, describe_claim(view, claim));
 	}
 	return r;
 }

@@ -285,7 +285,9 @@ class ClaimAnswers(DraTest):
         self.assertEqual(len(devices), 2)
         self.assertEqual(self.prepare(claim)[claim[2]], devices)
         listed = ("default", "c", [(DRIVER, "node-a", name) for name in names + names])
-        lister.answer = pod("default", "p1", [container("main", claims=[listed, listed]), container("side", claims=[listed])])
+        # The driver of the other claim has a device of that name in each of its pools.
+        other = ("default", "nic", [("nic.example", "pool-1", "eth0"), ("nic.example", "pool-2", "eth0")])
+        lister.answer = pod("default", "p1", [container("main", claims=[listed, listed]), container("side", claims=[listed, other, other])])
         write_checkpoint(self, [])
         users = ["default/p1/main", "default/p1/side"]
 
@@ -297,7 +299,9 @@ class ClaimAnswers(DraTest):
         self.assertEqual(self.node.resource(A)["in_use"], 2)
         self.assertRegex(self.ctl("devices").stdout, rf"(?m)^{A} +a-0 +Healthy +- +default/p1/main, default/p1/side \(claim default/c\)")
         shown = json.loads(self.ctl("pod", "default/p1", "--json").stdout)["containers"]
-        self.assertEqual([[device["id"] for device in one["devices"]] for one in shown], [["a-0", "a-1"]] * 2)
+        self.assertEqual([[device["id"] for device in one["devices"] if device["id"]] for one in shown], [["a-0", "a-1"]] * 2)
+        self.assertEqual([(device["pool"], device["device"]) for device in shown[1]["devices"] if not device["id"]],
+                         [("pool-1", "eth0"), ("pool-2", "eth0")])
         assigned = [line for line in get(self.metrics, "/metrics")[1].splitlines() if line.startswith("devplugd_device_assigned{")]
         self.assertEqual((len(assigned), len(set(assigned))), (4, 4))
 

@@ -260,10 +260,12 @@ static int start(struct request *request)
 
 /* --- credentials --- */
 
-static bool are_fresh(const struct dra_credentials *credentials)
+/* Whether they have to be loaded, and are not being loaded. */
+static bool need_load(const struct dra_credentials *credentials)
 {
-	return !credentials->loading && !credentials->outdated && credentials->loaded_at > 0 &&
-		now_usec(CLOCK_MONOTONIC) < credentials->stale_at;
+	return !credentials->loading &&
+		(credentials->outdated || credentials->loaded_at == 0 ||
+			now_usec(CLOCK_MONOTONIC) >= credentials->stale_at);
 }
 
 /* Whether they may be sent, also while they are loaded again. */
@@ -371,7 +373,7 @@ static int add_request(struct dra_api *api, struct request *request)
 	if (!are_usable(&api->credentials))
 		load_credentials(api);
 	else {
-		if (!are_fresh(&api->credentials) && api->load_at == 0)
+		if (need_load(&api->credentials) && api->load_at == 0)
 			api->load_at = now_usec(CLOCK_MONOTONIC) + LOAD_DELAY;
 		/* If it fails, the timer tries again: handlers are called from the loop only. */
 		(void)start(request);
@@ -405,7 +407,7 @@ static bool repeat(struct request *request)
 	drop_transfer(request);
 	free(TAKE_PTR(request->text));
 	request->size = 0;
-	if (!are_fresh(&api->credentials))
+	if (need_load(&api->credentials))
 		load_credentials(api);
 	plan_queue(api);
 	return true;

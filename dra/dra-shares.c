@@ -91,8 +91,8 @@ static int add_amounts(json_t *device, const json_t *devices, const json_t *resu
 				error, -EBADMSG, "its share id \"%.80s\" is not valid", id);
 		if (!totals)
 			return error_set(error, -ENODEV,
-				"it is a share of a device that is not shared any more; delete the "
-				"pod, so that the claim is allocated again");
+				"it is a share of a device that is not shared now; if this lasts, "
+				"delete the pod, so that the claim is allocated again");
 		r = read_consumed(consumed, totals, driver, read, error);
 		if (r >= 0 && json_object_set(device, "share", (json_t *)(uintptr_t)share) < 0)
 			r = error_set(error, -ENOMEM, "out of memory");

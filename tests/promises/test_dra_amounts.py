@@ -213,7 +213,7 @@ class Amounts(DraTest):
         self.free(a)
         self.assertEqual(self.get(whole)[0]["MEMORY"], "80")
         # Depending on whether the slices show it already.
-        self.assertRegex(self.refusal(b), "is still prepared for the claim default/whole|a share of a device that is not shared any more")
+        self.assertRegex(self.refusal(b), "is still prepared for the claim default/whole|a share of a device that is not shared now")
         self.free(whole)
         self.assertEqual(self.get(b)[0]["MEMORY"], "31")
         # The holders have names.
@@ -287,7 +287,7 @@ class Amounts(DraTest):
         until(lambda: self.node.generation() == 2, "the configuration")
         self.assertIsNone(self.claim("early", "1Gi"))
         share = self.allocated("share", self.result(self.api.device_named(RESOURCE, 0)))
-        self.assertIn("a share of a device that is not shared any more", self.refusal(share))
+        self.assertIn("a share of a device that is not shared now", self.refusal(share))
         self.assertEqual(self.get(whole)[1], [None])
         until(lambda: list(self.specification(whole[2]).values())[0]["env"] == ["IDS=card-0", "MEMORY=80"], "the new edits")
         self.free(whole)

@@ -294,8 +294,8 @@ static enum cluster_again again_of(int code)
 	switch (code) {
 	case -EAGAIN:
 		return CLUSTER_WHEN_FREE;
-	/* Not known yet: to the server, that the claim is for this node; to devplugd, a device, or
-	 * that it is shared again. */
+	/* The server may not know yet that the claim is for this node, and devplugd may not know
+	 * yet a device, or that it is shared again. */
 	case -EIO:
 	case -ENODEV:
 		return CLUSTER_A_FEW_TIMES;

@@ -20,8 +20,8 @@ struct served_driver_options {
 	uid_t supervisor_uid;
 	const char *node; /* outlives the driver */
 	uint64_t number;
-	uint64_t *last_question; /* see struct dra_node_options, as the next one */
-	json_t *claims;
+	uint64_t *last_question; /* see struct dra_node_options */
+	json_t *claims;          /* see there, too */
 };
 
 int served_driver_new(

@@ -186,9 +186,9 @@ static int describe(const struct manager *manager, const char *namespace, const 
 	if (json_array_size(containers) == 0 && json_array_size(unlisted) == 0)
 		return error_set(error, -ENOENT, "the kubelet of this node has no pod %s/%s",
 			namespace, pod);
-	*ret = json_pack("{s:s, s:s, s:O, s:O, s:o, s:b}", "namespace", namespace, "pod", pod,
+	*ret = json_pack("{s:s, s:s, s:O, s:O, s:o}", "namespace", namespace, "pod", pod,
 		"containers", containers, "unlisted", unlisted, "cpus",
-		numa_cpus_read(manager->config->host_root), "devices_follow", 1);
+		numa_cpus_read(manager->config->host_root));
 	return *ret ? 0 : error_set(error, -ENOMEM, "out of memory");
 }
 
@@ -212,6 +212,11 @@ int pod_view_request(struct request *request, json_t **ret_answer, struct error 
 			"the kubelet does not report which pod uses which device: %s",
 			*assignments_failure(assignments) ? assignments_failure(assignments)
 							  : "it has not answered yet");
-	request->devices_follow = true;
-	return describe(request->manager, namespace, pod, ret_answer, error);
+	r = describe(request->manager, namespace, pod, ret_answer, error);
+	if (r < 0)
+		return r;
+	request->devices_follow = !json_is_false(json_object_get(request->arguments, "devices"));
+	(void)json_object_set_new(
+		*ret_answer, "devices_follow", json_boolean(request->devices_follow));
+	return 0;
 }

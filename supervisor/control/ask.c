@@ -166,7 +166,10 @@ int ask_status(
 int ask_pod(const char *runtime_dir, const char *namespace, const char *pod, json_t **ret_answer,
 	json_t **ret_devices, struct error *error)
 {
-	return ask_with_devices(runtime_dir, "pod",
-		json_pack("{s:s, s:s}", "namespace", namespace, "pod", pod), ret_answer,
-		ret_devices, error);
+	json_t *arguments = json_pack("{s:s, s:s, s:b}", "namespace", namespace, "pod", pod,
+		"devices", ret_devices != NULL);
+
+	return ret_devices
+		? ask_with_devices(runtime_dir, "pod", arguments, ret_answer, ret_devices, error)
+		: ask_daemon(runtime_dir, "pod", arguments, ASK_TIMEOUT, ret_answer, error);
 }

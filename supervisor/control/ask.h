@@ -23,8 +23,8 @@ int ask_daemon(const char *runtime_dir, const char *verb, json_t *arguments, uns
 	json_t **ret_answer, struct error *error);
 
 /* Asks for the status with pods, or for all that a pod has, and for the documents of devices, which
- * are their processes' own and may have any content: an object by the names of resources. Errors as
- * ask_daemon(). */
+ * are their processes' own and may have any content: an object by the names of resources.
+ * ask_pod() leaves them out if `ret_devices` is NULL. Errors as ask_daemon(). */
 int ask_status(
 	const char *runtime_dir, json_t **ret_answer, json_t **ret_devices, struct error *error);
 int ask_pod(const char *runtime_dir, const char *namespace, const char *pod, json_t **ret_answer,

@@ -34,7 +34,8 @@ struct container_check {
 	struct cdi_files cdi;
 	json_t *pods;            /* by UID, see pod_logs_read() */
 	json_t *answers;         /* by UID of a pod: the containers of devplugd's answer about it */
-	const char *runtime_dir; /* of the daemon; NULL: the configuration has no claims */
+	const char *runtime_dir; /* of the daemon; NULL: the configuration has no claims, or the
+				    daemon could not answer */
 	json_t *problems;
 	struct error unknown; /* of the first container that cannot be checked */
 	size_t n_containers;
@@ -165,7 +166,7 @@ static void note_unknown(struct container_check *check, const struct error *erro
 static const json_t *containers_of(struct container_check *check, const char *pod_uid)
 {
 	const json_t *pod = json_object_get(check->pods, pod_uid), *known;
-	json_auto_t *answer = NULL, *devices = NULL;
+	json_auto_t *answer = NULL;
 	struct error error = { 0 };
 	int r;
 
@@ -173,10 +174,12 @@ static const json_t *containers_of(struct container_check *check, const char *po
 	if (known || !pod || !check->runtime_dir)
 		return known;
 	r = ask_pod(check->runtime_dir, text_of(pod, "namespace"), text_of(pod, "pod"), &answer,
-		&devices, &error);
-	/* It may just have ended. */
-	if (r < 0 && r != -ENOENT)
+		NULL, &error);
+	/* It may just have ended. Otherwise, each further question could take as long. */
+	if (r < 0 && r != -ENOENT) {
 		note_unknown(check, &error);
+		check->runtime_dir = NULL;
+	}
 	known = json_object_get(answer, "containers");
 	(void)json_object_set_new(
 		check->answers, pod_uid, known ? json_deep_copy(known) : json_array());

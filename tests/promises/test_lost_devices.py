@@ -11,9 +11,11 @@ import stat
 import struct
 import subprocess
 import unittest
+import uuid
 
 from dra_node import DraPodTest
 from node import NodeTest, path, program, until
+from tool import fake_daemon
 
 CGROUPS = "/sys/fs/cgroup/devices"
 UNIFIED = "/sys/fs/cgroup" if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else "/sys/fs/cgroup/unified"
@@ -303,6 +305,20 @@ class DevicesLostByClaims(Containers, DraPodTest):
         status, text = self.check()
         self.assertEqual(status, 2)
         self.assertIn("devplugd is not running", text)
+
+    def test_daemon_that_cannot_answer(self):
+        """It is asked once, because each answer may take seconds. A pod that is not known is no failure: it may have ended."""
+        self.begin_pod()
+        uids = self.uid, str(uuid.uuid4())
+        os.mkdir(f"{self.node.kubelet_state}/pod-logs/default_other_{uids[1]}")
+        for number, uid in enumerate(uids):
+            self.run_container(uid, "a", "/dev/x9=9", root=f"root{number}")
+        self.node.stop()
+        for name, asked, status in (("ENODATA", 1, 2), ("ENOENT", 2, 0)):
+            answer = json.dumps({"version": 1, "error": "not known", "errno": name})
+            with fake_daemon(self.node.run, answer.encode(), {}) as requests:
+                self.assertEqual(self.check()[0], status)
+            self.assertEqual([request["devices"] for request in requests if request["verb"] == "pod"], [False] * asked)
 
     def test_device_that_the_cgroup_denies(self):
         self.begin_pod()

@@ -86,6 +86,9 @@ class Pods(ToolTest):
         self.run_pod("both", "--limits", "vendor.example/slot=2")
         both = self.shown("both")["main"]
         self.assertEqual((both["cpus"], both["aligned"], len(both["devices"])), ("", False, 2))
+        for members, resources in (({}, ["vendor.example/slot"]), ({"devices": False}, [])):
+            answer, documents = self.node.ask("pod", namespace="default", pod="both", **members)
+            self.assertEqual((answer["devices_follow"], list(documents)), (not members, resources))
 
     def test_init_container_and_sidecar(self):
         """A sidecar is a container of the pod; an init container has ended, and its device is the pod's still."""

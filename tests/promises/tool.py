@@ -33,7 +33,10 @@ def sealed(content):
 
 @contextlib.contextmanager
 def fake_daemon(run, answer, documents):
-    """In the place of devplugd, answers each request with these bytes, and behind them the documents (bytes) by resource."""
+    """In the place of devplugd, answers each request with these bytes, and behind them the documents (bytes) by resource. The
+    requests."""
+    requests = []
+
     def serve():
         while True:
             try:
@@ -41,7 +44,7 @@ def fake_daemon(run, answer, documents):
             except OSError:
                 return
             with client, contextlib.suppress(ConnectionError):
-                client.recv(4096)
+                requests.append(json.loads(client.recv(4096)))
                 client.send(answer)
                 for name, document in documents.items():
                     fd = sealed(document)
@@ -56,7 +59,7 @@ def fake_daemon(run, answer, documents):
         server = threading.Thread(target=serve)
         server.start()
         try:
-            yield
+            yield requests
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             server.join()

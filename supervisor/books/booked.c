@@ -20,8 +20,6 @@
 /* The minimum interval between reads of a checkpoint; reading also takes at most a fifth of the
  * time. */
 #define READ_SPACING (50 * USEC_PER_MSEC)
-/* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
-#define BOOKING_DELAY (200 * USEC_PER_MSEC)
 /* The time from the end of a CDI file's use until the checkpoint has all answers that name it. */
 #define LEFT_FILE_DELAY USEC_PER_SEC
 /* The time of a file is the last tick of the kernel's clock, and clocks are slewed. */

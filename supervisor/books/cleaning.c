@@ -22,8 +22,6 @@
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 
 #define CLAIM_USER_MAX (sizeof(BOOKED_CLAIM) + DRA_CLAIM_ID_MAX)
-/* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
-#define BOOKING_DELAY (200 * USEC_PER_MSEC)
 
 /* --- devices of pods that have ended --- */
 

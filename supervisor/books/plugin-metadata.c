@@ -33,8 +33,6 @@
 #define WRITE_BYTES_MAX (256U << 10)
 #define WRITE_INTERVAL  (100 * USEC_PER_MSEC)
 #define WRITE_RETRY     USEC_PER_SEC
-/* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
-#define BOOKING_DELAY (200 * USEC_PER_MSEC)
 
 struct metadata_file {
 	char *resource, *driver, *path;

@@ -17,6 +17,8 @@
 #define CHECKPOINT_FILE     "kubelet_internal_checkpoint"
 #define CHECKPOINT_SIZE_MAX (32U << 20)
 #define CHECKPOINT_ROWS_MAX 1000000U
+/* The maximum time from the answer to Allocate until the kubelet has booked the devices. */
+#define BOOKING_DELAY (200 * USEC_PER_MSEC)
 
 /* One device of one container on one NUMA node. */
 struct kubelet_checkpoint_row {

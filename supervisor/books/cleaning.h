@@ -23,7 +23,7 @@ struct manager;
 /* Reads what an earlier daemon has saved. Returns 0 or -ENOMEM. */
 int cleaning_new(struct manager *manager, struct cleaning **ret);
 
-/* The process has reported its devices. They are cleaned soon, if any are free. */
+/* The process has reported its devices. Dirty ones that are free are cleaned soon. */
 void cleaning_changed(struct cleaning *cleaning, const struct child *child);
 
 /* Takes CHILD_USE and CHILD_CLEANED. Returns false if the message is malformed. */

@@ -187,9 +187,9 @@ static bool examine(struct cleaning *cleaning, struct dirty *dirty)
 	if (!child || count_running(cleaning, dirty->resource) >= RUNS_MAX)
 		return true;
 	r = ask_users(cleaning, dirty, child, &error);
-	dirty->examined_at = now_usec(CLOCK_MONOTONIC);
+	dirty->examined = ++cleaning->examined;
 	if (r == 0) {
-		dirty->unused_at = dirty->examined_at;
+		dirty->unused_at = now_usec(CLOCK_MONOTONIC);
 		cleaning_run_begin(cleaning, dirty);
 		cleaning_run_look_soon(cleaning);
 	}
@@ -211,7 +211,7 @@ void cleaning_run_examine(struct cleaning *cleaning)
 		for (size_t i = 0; i < cleaning->devices.count; i++) {
 			struct dirty *dirty = cleaning->devices.items[i];
 
-			if (dirty->examine && (!next || dirty->examined_at < next->examined_at))
+			if (dirty->examine && (!next || dirty->examined < next->examined))
 				next = dirty;
 		}
 	} while (next && examine(cleaning, next));

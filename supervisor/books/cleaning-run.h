@@ -22,6 +22,7 @@ struct cleaning {
 	struct dirty_devices devices;
 	struct start *starts; /* of containers */
 	uint64_t number;      /* of the last CHILD_CLEAN */
+	uint64_t examined;    /* how often a device was, see cleaning_run_examine() */
 	sd_event_source *look, *timer;
 	uint64_t asked_at; /* when PodResources was asked last; CLOCK_MONOTONIC */
 	bool asking;

@@ -31,7 +31,7 @@ struct dirty {
 	unsigned absent;          /* how often its process did not have it since it changed */
 	uint64_t due_at;          /* since when it waits to be cleaned; 0: it does not */
 	bool examine;             /* see cleaning_run_examine() */
-	uint64_t examined_at;     /* when that began last; 0: never */
+	uint64_t examined;        /* the number of the last time that it was; 0: never */
 	uint64_t unused_at;       /* when no process had its nodes open; 0: never */
 	char *open;               /* why it waits: a process has it open; NULL: none is known */
 };

@@ -18,6 +18,21 @@
 
 enum view { VIEW_MISSING, VIEW_WRITABLE, VIEW_READ_ONLY, VIEW_REMOVED };
 
+/* A directory that was removed stays at its path only where the view is old. Elsewhere the caller
+ * has opened it before, and the kernel takes a moment from removing it to forgetting its path. */
+static bool is_still_at(const char *path, const struct stat *removed)
+{
+	struct stat st;
+
+	for (unsigned i = 0; i < 10; i++) {
+		if (stat(path, &st) < 0 || st.st_dev != removed->st_dev ||
+			st.st_ino != removed->st_ino)
+			return false;
+		(void)usleep(USEC_PER_MSEC);
+	}
+	return true;
+}
+
 static enum view look_at(const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -27,7 +42,7 @@ static enum view look_at(const char *path)
 	if (fd < 0 || fstat(fd, &st) < 0 || fstatvfs(fd, &mount) < 0)
 		return VIEW_MISSING;
 	if (st.st_nlink == 0)
-		return VIEW_REMOVED;
+		return is_still_at(path, &st) ? VIEW_REMOVED : VIEW_MISSING;
 	return mount.f_flag & ST_RDONLY ? VIEW_READ_ONLY : VIEW_WRITABLE;
 }
 

@@ -13,7 +13,7 @@ import time
 import unittest
 
 import http2
-from node import LIMIT, NodeTest, process_status, program, static, until
+from node import LIMIT, NodeTest, program, static, until
 
 NAME = "vendor.example/test"
 
@@ -281,10 +281,16 @@ class Behaviour(NodeTest):
             self.assertIn('kubelet 1.36 panics here: nil pointer in generateDeviceTopologyHints(): '
                           f'device "d2" of {NAME} is booked and not listed', file.read())
         plugin.send_signal(signal.SIGWINCH)
-        # Registering before it is back would end the kubelet again.
-        until(lambda: int(process_status(plugin.pid)["ShdPnd"], 16) == 0, "the plugin to take the signal")
         self.begin("--topology-policy", "restricted")
-        self.await_event("pod-readmitted", pod="holder")
+        until(self.is_readmitted, lambda: f"the pod; exit status of the kubelet: {self.node.kubelet.poll()}; its last events: "
+                                          f"{self.node.kubelet_events()[-20:]}")
+
+    def is_readmitted(self):
+        """Registering before the device is back ends the kubelet again."""
+        if self.node.kubelet.poll() is not None:
+            self.await_panic()
+            self.begin("--topology-policy", "restricted")
+        return self.events("pod-readmitted", pod="holder")
 
     def test_booked_device_that_is_not_listed_fails_the_pod_up_to_1_33(self):
         self.book("--as", "1.33")

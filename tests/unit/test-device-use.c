@@ -2,9 +2,8 @@
 /*
  * What a resource's process answers when it is to clean a device.
  */
+#include "control-fixture.h"
 #include "inventory-fixture.h"
-
-#include <sys/socket.h>
 
 #include "common/log.h"
 #include "proto/plugin/device-use.h"
@@ -14,12 +13,8 @@ static struct device_uses uses;
 
 static int setup(void **state)
 {
-	int pair[2];
-
 	log_setup("test-device-use", LOG_TARGET_TEXT, LOG_CRIT);
-	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
-	supervisor = fcntl(pair[1], F_DUPFD_CLOEXEC, CONTROL_FD + 1);
-	assert_int_equal(dup2(pair[0], CONTROL_FD), CONTROL_FD);
+	supervisor = control_begin();
 	assert_int_equal(host_setup(state), 0);
 	uses = (struct device_uses){ .event = host_event };
 	return 0;

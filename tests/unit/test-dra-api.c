@@ -7,11 +7,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "control-fixture.h"
 
 #include "common/log.h"
 #include "common/sealed.h"
@@ -42,14 +43,8 @@ int clock_gettime(clockid_t clock, struct timespec *ret)
 
 static int setup(void **state)
 {
-	int pair[2];
-
 	log_setup("test-dra-api", LOG_TARGET_TEXT, LOG_CRIT);
-	assert_int_equal(
-		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
-	supervisor = fcntl(pair[1], F_DUPFD_CLOEXEC, CONTROL_FD + 1);
-	assert_true(supervisor >= 0);
-	assert_int_equal(dup2(pair[0], CONTROL_FD), CONTROL_FD);
+	supervisor = control_begin();
 	assert_true(sd_event_new(&event) >= 0);
 	return dra_api_new(event, &api);
 }

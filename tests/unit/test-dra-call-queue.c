@@ -7,9 +7,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include <cmocka.h>
+
+#include "control-fixture.h"
 
 #include "common/log.h"
 #include "dra/dra-call.h"
@@ -55,14 +56,8 @@ void dra_call_fail(struct dra_call *answered, enum rpc_status status, const char
 /* As in the process itself, the object is never freed. */
 static int setup_all(void **state)
 {
-	int pair[2];
-
 	log_setup("test-dra-call-queue", LOG_TARGET_TEXT, LOG_CRIT);
-	assert_int_equal(
-		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
-	supervisor = fcntl(pair[1], F_DUPFD_CLOEXEC, CONTROL_FD + 1);
-	assert_true(supervisor >= 0);
-	assert_int_equal(dup2(pair[0], CONTROL_FD), CONTROL_FD);
+	supervisor = control_begin();
 	claim.namespace_ = (char *)(uintptr_t) "default";
 	claim.name = (char *)(uintptr_t) "c";
 	claim.uid = (char *)(uintptr_t)UID;

@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "control-fixture.h"
+
 #include "dra/dra-node.h"
 #include "proto/rpc.h"
 
@@ -69,13 +71,8 @@ static int setup(void **state)
 		.number = 1,
 		.last_question = &last_question,
 	};
-	int pair[2];
 
-	assert_int_equal(
-		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
-	f->supervisor = fcntl(pair[1], F_DUPFD_CLOEXEC, CONTROL_FD + 1);
-	assert_true(f->supervisor >= 0);
-	assert_int_equal(dup2(pair[0], CONTROL_FD), CONTROL_FD);
+	f->supervisor = control_begin();
 	assert_true(sd_event_new(&f->event) >= 0);
 	options.event = f->event;
 	options.supervisor_uid = getuid();

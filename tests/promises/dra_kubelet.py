@@ -79,9 +79,9 @@ def call(path, method, payload=b"", limit=60, deadline=None, on_sent=lambda: Non
             if frame is None:
                 break
             if kind == http2.SETTINGS and not flags & 1:
-                peer.sendall(http2.frame(http2.SETTINGS, 1, 0))
+                http2.send_reply(peer, http2.frame(http2.SETTINGS, 1, 0))
             if kind == http2.PING and not flags & 1:
-                peer.sendall(http2.frame(http2.PING, 1, 0, frame))
+                http2.send_reply(peer, http2.frame(http2.PING, 1, 0, frame))
             if kind == http2.DATA:
                 data += frame
             if kind == http2.HEADERS:
@@ -118,12 +118,12 @@ class HealthStream:
                 return None
             kind, flags = head[3], head[4]
             if kind in (http2.SETTINGS, http2.PING) and not flags & 1:
-                self.peer.sendall(http2.frame(kind, 1, 0, frame if kind == http2.PING else b""))
+                http2.send_reply(self.peer, http2.frame(kind, 1, 0, frame if kind == http2.PING else b""))
             if kind == http2.DATA:
                 self.data += frame
                 # Both windows stay as they were.
                 for stream in (0, 1):
-                    self.peer.sendall(http2.frame(http2.WINDOW_UPDATE, 0, stream, struct.pack(">I", size)) if size else b"")
+                    http2.send_reply(self.peer, http2.frame(http2.WINDOW_UPDATE, 0, stream, struct.pack(">I", size)) if size else b"")
             elif kind == http2.HEADERS and flags & http2.END_STREAM:
                 return None
         size = struct.unpack(">I", self.data[1:5])[0]
@@ -226,6 +226,6 @@ class Calls:
             number = struct.unpack(">I", head[5:])[0]
             payload = http2.receive_exactly(self.peer, size) if size else b""
             if kind in (http2.SETTINGS, http2.PING) and not flags & 1:
-                self.peer.sendall(http2.frame(kind, 1, 0, payload if kind == http2.PING else b""))
+                http2.send_reply(self.peer, http2.frame(kind, 1, 0, payload if kind == http2.PING else b""))
             if number and (kind == http2.RST_STREAM or flags & http2.END_STREAM):
                 self.ended[number] = time.monotonic()

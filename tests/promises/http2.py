@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """As much HTTP/2 as a hostile gRPC client needs: frames are made by hand, answers are read as bytes or not at all."""
+import contextlib
 import socket
 import struct
 
@@ -73,6 +74,12 @@ def connect(path, *frames):
     return peer
 
 
+def send_reply(peer, *frames):
+    """A peer that has gone is found by the next read."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        peer.sendall(b"".join(frames))
+
+
 def receive_exactly(peer, size):
     """None if the peer closes before, or is killed, which resets the connection if it had not read all of it."""
     data = b""
@@ -89,7 +96,7 @@ def receive_exactly(peer, size):
 
 def answer_call(peer, payload):
     """Plays the server: answers the first call on the connection, with up to 64 KiB. Returns whether there was one."""
-    peer.sendall(frame(SETTINGS, 0, 0))
+    send_reply(peer, frame(SETTINGS, 0, 0))
     if receive_exactly(peer, len(PREFACE)) is None:
         return False
     while True:
@@ -100,7 +107,7 @@ def answer_call(peer, payload):
         if receive_exactly(peer, size) is None:
             return False
         if kind == SETTINGS and flags == 0:
-            peer.sendall(frame(SETTINGS, 1, 0))
+            send_reply(peer, frame(SETTINGS, 1, 0))
         if kind == DATA and flags & END_STREAM:
             break
     fields = literal(":status", "200") + literal("content-type", "application/grpc")

@@ -18,31 +18,19 @@
 
 enum view { VIEW_MISSING, VIEW_WRITABLE, VIEW_READ_ONLY, VIEW_REMOVED };
 
-/* A directory that was removed stays at its path only where the view is old. Elsewhere the caller
- * has opened it before, and the kernel takes a moment from removing it to forgetting its path. */
-static bool is_still_at(const char *path, const struct stat *removed)
-{
-	struct stat st;
-
-	for (unsigned i = 0; i < 10; i++) {
-		if (stat(path, &st) < 0 || st.st_dev != removed->st_dev ||
-			st.st_ino != removed->st_ino)
-			return false;
-		(void)usleep(USEC_PER_MSEC);
-	}
-	return true;
-}
-
+/* What another process has just removed may be open still. It stays at its path only as the root of
+ * a mount, and then the view is old. */
 static enum view look_at(const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct statvfs mount;
-	struct stat st;
+	struct statx st;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || fstatvfs(fd, &mount) < 0)
+	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &st) < 0 ||
+		fstatvfs(fd, &mount) < 0)
 		return VIEW_MISSING;
-	if (st.st_nlink == 0)
-		return is_still_at(path, &st) ? VIEW_REMOVED : VIEW_MISSING;
+	if (st.stx_nlink == 0)
+		return st.stx_attributes & STATX_ATTR_MOUNT_ROOT ? VIEW_REMOVED : VIEW_MISSING;
 	return mount.f_flag & ST_RDONLY ? VIEW_READ_ONLY : VIEW_WRITABLE;
 }
 

@@ -245,6 +245,39 @@ int sysroot_resolve(const char *root, const char *path, char **ret)
 	return fd < 0 ? fd : path_inside(root, fd, ret);
 }
 
+/* Returns the length of the target, or -1 if there is no link. */
+static ssize_t read_link(const char *root, const char *path, char *target, size_t size)
+{
+	_cleanup_close_ int fd = sysroot_open(root, path, O_PATH | O_NOFOLLOW);
+
+	return fd < 0 ? -1 : readlinkat(fd, "", target, size);
+}
+
+int sysroot_follow_link(const char *root, const char *path, char **ret)
+{
+	_cleanup_free_ char *way = strdup(path);
+	char target[PATH_MAX];
+
+	if (!way)
+		return -ENOMEM;
+	for (char *end = way; *end;) {
+		char *name = end + strspn(end, "/"), *rest = name + strcspn(name, "/");
+		char last = *rest;
+		ssize_t length;
+
+		*rest = '\0';
+		length = *name ? read_link(root, way, target, sizeof(target)) : -1;
+		*rest = last;
+		if (length > 0) {
+			*(*target == '/' ? way : name) = '\0';
+			return format_text(ret, "%s%.*s%s", way, (int)length, target, rest);
+		}
+		end = rest;
+	}
+	*ret = NULL;
+	return 0;
+}
+
 /* Not with openat2(), which is not always available. */
 int sysroot_resolve_node(const char *root, const char *path, char **ret)
 {

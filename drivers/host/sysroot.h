@@ -25,6 +25,10 @@ int sysroot_stat(const char *root, const char *path, struct stat *ret);
 /* The path without symbolic links, as the host sees it. */
 int sysroot_resolve(const char *root, const char *path, char **ret);
 
+/* Replaces the first symbolic link on the way to the path by its target, which may be missing.
+ * `ret`: the new path, or NULL if there is no link. Returns 0 or -ENOMEM. */
+int sysroot_follow_link(const char *root, const char *path, char **ret);
+
 /* As sysroot_resolve(), for a path below /dev/ that is not trusted: every directory on the way must
  * be on the file system of /dev, so that no file system can block the caller. -EXDEV: it is not. */
 int sysroot_resolve_node(const char *root, const char *path, char **ret);

@@ -5,7 +5,7 @@
  * those of drivers/allocation, applied to one device: an optional node may be missing, a path that
  * may not be read counts as present, and variables of the allocation (${ids}) are expanded for a
  * container with that device alone, and parameters have their defaults. A path is watched through
- * its directory, missing or present; for a symbolic link, also through the target's directory.
+ * its directory, missing or present, and so is the target of each symbolic link on the way to it.
  */
 #include "drivers/inventory/needs.h"
 
@@ -13,6 +13,9 @@
 #include "drivers/host/sysroot.h"
 #include "drivers/model/driver.h"
 #include "drivers/model/template.h"
+
+/* As many as the kernel follows. */
+#define LINKS_MAX 40
 
 const struct need_origin need_of_match = { "match", "load its driver" };
 const struct need_origin need_of_nodes = { "container.nodes", "load its driver" };
@@ -43,8 +46,30 @@ struct need {
 	struct template_context context;
 };
 
+/* A link on the way may be turned, or its target may appear later. */
+static int watch_links(struct scan *scan, const char *path)
+{
+	_cleanup_free_ char *way = strdup(path);
+
+	if (!way)
+		return -ENOMEM;
+	for (unsigned i = 0; i < LINKS_MAX; i++) {
+		char *next;
+		int r = sysroot_follow_link(scan->root, way, &next);
+
+		if (r < 0 || !next)
+			return r;
+		free(way);
+		way = next;
+		r = scan_watch_parent(scan, way);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 /* A mount that is there has the state NODE_DEVICE. */
-static int look_up(struct scan *scan, const char *path, bool mount, enum node_state *ret)
+static int look_up(struct scan *scan, const char *path, bool mount, struct needed_path *ret)
 {
 	_cleanup_free_ char *target = NULL;
 	enum node_state state = NODE_DEVICE;
@@ -58,48 +83,71 @@ static int look_up(struct scan *scan, const char *path, bool mount, enum node_st
 		return r;
 	if (sysroot_is_absent(r))
 		state = NODE_MISSING;
-	if (r >= 0 && !streq(target, path) && scan_watch_parent(scan, target) < 0)
+	if ((!target || !streq(target, path)) && watch_links(scan, path) < 0)
 		return -ENOMEM;
-	if (r >= 0 && !mount && node_state_read(scan->root, path, scan, &state) == -ENOMEM)
+	if (target && !mount && node_state_read(scan->root, path, scan, &state) == -ENOMEM)
 		return -ENOMEM;
-	*ret = state;
+	ret->state = state;
+	ret->hash = hash_string(target ?: "") + state;
 	return 0;
+}
+
+static int read_path(struct needs *needs, const char *path, bool mount, struct needed_path *ret)
+{
+	struct map *paths = mount ? &needs->mounts : &needs->nodes;
+	uintptr_t known = (uintptr_t)map_get(paths, path);
+	struct needed_path *read;
+	int r;
+
+	if (known) {
+		*ret = needs->paths[known - 1];
+		return 0;
+	}
+	r = array_reserve((void **)&needs->paths, needs->names.count, sizeof(*needs->paths));
+	if (r < 0)
+		return r;
+	read = &needs->paths[needs->names.count];
+	r = look_up(needs->scan, path, mount, read);
+	if (r >= 0)
+		r = strings_add(&needs->names, path, strlen(path));
+	if (r >= 0)
+		r = map_put(paths, needs->names.items[needs->names.count - 1],
+			(void *)(uintptr_t)needs->names.count);
+	if (r >= 0)
+		*ret = *read;
+	return r;
 }
 
 static int read_state(struct needs *needs, const char *path, bool mount, enum node_state *ret)
 {
-	struct map *paths = mount ? &needs->mounts : &needs->nodes;
-	uintptr_t known = (uintptr_t)map_get(paths, path);
-	int r;
+	struct needed_path found;
+	int r = read_path(needs, path, mount, &found);
 
-	if (known) {
-		*ret = (enum node_state)(known - 1);
-		return 0;
-	}
-	r = look_up(needs->scan, path, mount, ret);
 	if (r >= 0)
-		r = strings_add(&needs->names, path, strlen(path));
-	return r < 0 ? r
-		     : map_put(paths, needs->names.items[needs->names.count - 1],
-			       (void *)((uintptr_t)*ret + 1));
+		*ret = found.state;
+	return r;
 }
 
-static int need_path(
-	const struct need *need, const char *path, bool mount, const struct need_origin *origin)
+static int need_path(const struct need *need, const char *path, bool mount, bool optional,
+	const struct need_origin *origin)
 {
 	_cleanup_free_ char *text = NULL;
-	enum node_state state;
+	struct device *device = need->device;
+	struct needed_path found;
 	int r;
 
 	if (need->paths_are_made)
 		return 0;
-	r = read_state(need->needs, path, mount, &state);
-	if (r < 0 ||
-		(mount ? state != NODE_MISSING
-		       : need_is_met(origin, need->needs->declaration, state)))
+	r = read_path(need->needs, path, mount, &found);
+	if (r < 0)
 		return r;
-	r = need_describe(origin, path, state, &text);
-	return r < 0 ? r : device_set_problem(need->device, "%s", text);
+	device->host_paths = device->host_paths * 31 + found.hash;
+	if (optional ||
+		(mount ? found.state != NODE_MISSING
+		       : need_is_met(origin, need->needs->declaration, found.state)))
+		return 0;
+	r = need_describe(origin, path, found.state, &text);
+	return r < 0 ? r : device_set_problem(device, "%s", text);
 }
 
 /* Returns 1 with the text, 0 if a variable has no value, which is the device's problem then unless
@@ -120,8 +168,8 @@ static int expand(struct need *need, const char *template, char **ret)
 	return device_set_problem(need->device, "\"%s\": %s", template, error.message);
 }
 
-static int need_template(
-	struct need *need, const char *host, const char *path, const struct need_origin *origin)
+static int need_template(struct need *need, const char *host, const char *path, bool optional,
+	const struct need_origin *origin)
 {
 	_cleanup_free_ char *host_text = NULL, *path_text = NULL;
 	int r;
@@ -129,8 +177,7 @@ static int need_template(
 	r = expand(need, host, &host_text);
 	if (r > 0 && path)
 		r = expand(need, path, &path_text);
-	return r > 0 && origin ? need_path(need, host_text, origin == &need_of_mounts, origin)
-			       : MIN_OF(r, 0);
+	return r > 0 ? need_path(need, host_text, origin == &need_of_mounts, optional, origin) : r;
 }
 
 static int need_values(struct need *need, const struct strings *templates)
@@ -182,21 +229,20 @@ static int need_all(struct need *need, const struct container *container)
 	const struct strings *texts[] = { &container->env, &container->annotations };
 	int r = 0;
 
-	for (size_t i = 0; i < need->device->n_nodes && r >= 0; i++)
-		if (!need->device->nodes[i].optional)
-			r = need_path(need, need->device->nodes[i].host,
-				need->device->nodes[i].mount, &need_of_match);
+	for (size_t i = 0; i < need->device->n_nodes && r >= 0; i++) {
+		const struct device_node *node = &need->device->nodes[i];
+
+		r = need_path(need, node->host, node->mount, node->optional, &need_of_match);
+	}
 	for (size_t i = 0; i < container->nodes.count && r >= 0; i++) {
 		const struct declared_node *node = groups_get(&container->nodes, i);
 
-		r = need_template(
-			need, node->host, node->path, node->optional ? NULL : &need_of_nodes);
+		r = need_template(need, node->host, node->path, node->optional, &need_of_nodes);
 	}
 	for (size_t i = 0; i < container->mounts.count && r >= 0; i++) {
 		const struct declared_mount *mount = groups_get(&container->mounts, i);
 
-		r = need_template(
-			need, mount->host, mount->path, mount->optional ? NULL : &need_of_mounts);
+		r = need_template(need, mount->host, mount->path, mount->optional, &need_of_mounts);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(texts) && r >= 0; i++)
 		r = need_values(need, texts[i]);
@@ -225,6 +271,7 @@ int needs_check(struct needs *needs, struct device *device, size_t index)
 	};
 
 	need.context.userdata = &need.values;
+	device->host_paths = 0;
 	need.paths_are_made = declaration_allocate(declaration, device->entry) != NULL;
 	return need_all(&need, &declaration->container);
 }
@@ -233,5 +280,6 @@ void needs_done(struct needs *needs)
 {
 	map_done(&needs->nodes);
 	map_done(&needs->mounts);
+	free(needs->paths);
 	strings_done(&needs->names);
 }

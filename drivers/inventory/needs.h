@@ -4,8 +4,9 @@
 /*
  * Checks the host's part of an allocation: the nodes, mounts and CDI names of the device and of
  * `container`, and values for the variables of its templates. A device that lacks any of it gets a
- * problem (device_set_problem()), so that it is not offered as healthy and then refused. The
- * directories concerned are watched with the scan, so that a change causes the next scan. A node
+ * problem (device_set_problem()), so that it is not offered as healthy and then refused. What is at
+ * these paths, also at optional ones, is noted in the device (host_paths). The directories
+ * concerned are watched with the scan, so that a change causes the next scan. A node
  * must be a character or block device; only where an administrator names the path may it be a
  * directory with such nodes, which stands for all of them. Paths and names are not checked where a
  * program runs at Allocate, because it may make them; nor are names of the resource's own CDI file.
@@ -15,12 +16,19 @@
 #include "drivers/host/scan-run.h"
 #include "drivers/model/declaration.h"
 
+/* What is at a path. */
+struct needed_path {
+	enum node_state state;
+	uint64_t hash; /* of the state and the path without symbolic links */
+};
+
 /* The needs found in one scan: each path is read once for all devices that need it. */
 struct needs {
 	const struct declaration *declaration;
 	struct scan *scan;
-	struct map nodes, mounts; /* the paths that were read; the value is private */
+	struct map nodes, mounts; /* the paths that were read, to their places in `paths`, from 1 */
 	struct strings names;
+	struct needed_path *paths; /* one for each name */
 };
 
 /* Where a path is declared: the key, and the remedy if the host lacks the path. */

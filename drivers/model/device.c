@@ -298,6 +298,7 @@ int device_copy(const struct device *from, struct device *device)
 	if (r >= 0 && from->whole)
 		r = device_set_whole(device, from->whole);
 	device->entry = from->entry;
+	device->host_paths = from->host_paths;
 	if (r >= 0 && from->problem)
 		r = device_set_problem(device, "%s", from->problem);
 	if (r >= 0 && from->absence)
@@ -394,7 +395,8 @@ bool device_equal(const struct device *a, const struct device *b)
 {
 	if (!streq(a->id, b->id) || a->n_nodes != b->n_nodes || a->n_numa != b->n_numa ||
 		a->n_variables != b->n_variables || a->n_distances != b->n_distances ||
-		a->entry != b->entry || !streq(a->problem ?: "", b->problem ?: "") ||
+		a->entry != b->entry || a->host_paths != b->host_paths ||
+		!streq(a->problem ?: "", b->problem ?: "") ||
 		!streq(a->absence ?: "", b->absence ?: "") ||
 		!streq(a->whole ?: "", b->whole ?: ""))
 		return false;

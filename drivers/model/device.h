@@ -77,7 +77,9 @@ struct device {
 	struct strings env;         /* "NAME=value" */
 	struct strings annotations; /* "name=value" */
 	struct strings cdi;         /* "vendor.example/class=device" */
-	size_t entry; /* the entry of `match` that found it: for struct driver's allocate */
+	size_t entry;        /* the entry of `match` that found it: for struct driver's allocate */
+	uint64_t host_paths; /* a hash of what the host has at the paths that its containers get,
+				see needs.h; files made for the device name these */
 	/* What DRA publishes of it in addition to variables, as "NAME=value"; see
 	 * published-attributes.h. */
 	struct strings attributes;
@@ -187,5 +189,6 @@ void device_share_nodes(struct device *device, size_t first);
 const char *device_variable(const struct device *device, const char *name);
 
 /* Whether two scans describe the same device: id, nodes, NUMA, variables, distances, claims,
- * problem, absence, information, attributes, entry and what it adds to a container. */
+ * problem, absence, information, attributes, entry, what it adds to a container, and the host's
+ * paths. */
 bool device_equal(const struct device *a, const struct device *b);

@@ -252,6 +252,30 @@ class DraClaims(DraTest):
         self.assertEqual(self.prepare(claim), answer)
         self.assertEqual(self.runs(), 1)
 
+    def test_optional_node_and_link(self):
+        """The file of a claim follows an optional node, and the target of a mount that is a link."""
+        node, tool = self.node.path("more"), self.node.path("tool")
+        os.symlink("state", tool)
+        self.serve_api()
+        self.begin('{ name = "vendor.example/gpu"; driver = "static"; match = ( "gpu-0" ); serve = "dra"; '
+                   f'container = {{ nodes = ( "?{node}" ); mounts = ( {{ host = "{tool}"; }} ); }}; }}')
+        self.await_pool()
+        claim = self.claim("c", 0)
+        self.prepare(claim)
+
+        def parts():
+            edits, = self.specification(claim[2]).values()
+            return [found["path"] for found in edits.get("deviceNodes", ())], [mount["hostPath"] for mount in edits["mounts"]]
+
+        self.assertEqual(parts(), ([], [self.state]))
+        os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        until(lambda: parts() == ([node], [self.state]), "the node in the file")
+        os.symlink("done", f"{tool}.new")
+        os.rename(f"{tool}.new", tool)
+        until(lambda: parts() == ([node], [self.done]), "the new target in the file")
+        os.unlink(node)
+        until(lambda: parts() == ([], [self.done]), "the node to be removed from the file")
+
     def test_P21_node_of_a_missing_device(self):
         """The file of a claim cannot follow a device that has gone. Another device that gets its node is offered to no pod, until the
         claim is unprepared or the device is back."""

@@ -95,6 +95,38 @@ class PublishedFiles(NodeTest):
         self.node.reload()
         until(lambda: not os.path.exists(self.file), "the file to go with its resource")
 
+    def test_optional_parts_and_links(self):
+        """The file follows the nodes and mounts of the container: optional ones, and the targets of links."""
+        dev, tool = self.node.path("dev"), self.node.path("tool")
+        for version in "12":
+            os.mkdir(f"{tool}-{version}")
+        os.symlink("tool-1", tool)
+        self.add_card(0)
+        self.configure(
+            self.cards(f'container = {{ nodes = ( "?{dev}/more" ); mounts = ( {{ host = "{tool}"; path = "/tool"; }} ); }};'),
+            f'{{ name = "vendor.example/only"; driver = "static"; match = ( "a" ); cdi_spec = {{ kind = "vendor.example/only"; }}; '
+            f'container = {{ nodes = ( "?{dev}/more" ); }}; }}')
+        self.start()
+        self.node.await_allocatable(card=1, only=1)
+        only = os.path.join(self.folder, "devplugd-vendor.example=only.json")
+
+        def parts():
+            edits = self.devices()[self.name(0)]
+            return ([os.path.basename(node["path"]) for node in edits["deviceNodes"]],
+                    [os.path.basename(mount["hostPath"]) for mount in edits["mounts"]])
+
+        def expect(nodes, target, others):
+            until(lambda: (parts(), os.path.exists(only)) == ((nodes, [target]), others), "the parts in the files")
+
+        expect(["card0"], "tool-1", False)
+        os.mknod(f"{dev}/more", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        expect(["card0", "more"], "tool-1", True)
+        os.symlink("tool-2", f"{tool}.new")
+        os.rename(f"{tool}.new", tool)
+        expect(["card0", "more"], "tool-2", True)
+        os.unlink(f"{dev}/more")
+        expect(["card0"], "tool-2", False)
+
     def test_P20_another_process_removes_files(self):
         self.add_card(0)
         self.configure(self.cards(), static("other", 1))

@@ -182,6 +182,8 @@ static void test_all_of_it_is_kept(void **state)
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 mlx5_core.sf.4 ");
 	function_now = device_of("0000:3b:02.1");
 	subfunction_now = device_of("mlx5_core.sf.4");
+	/* What the host has for its containers is read when a scan finds it again. */
+	function->host_paths = subfunction->host_paths = 0;
 	assert_true(device_equal(function, function_now));
 	assert_true(device_equal(subfunction, subfunction_now));
 	assert_string_equal(function_now->anchor, function->anchor);

@@ -96,6 +96,9 @@ static void test_device_differs(void **state)
 	assert_false(device_equal(a, b));
 	strcpy(b->nodes[0].permissions, "rw");
 	assert_true(device_equal(a, b));
+	b->host_paths = 1;
+	assert_false(device_equal(a, b));
+	b->host_paths = 0;
 	b->variables[0].value[0] = '8';
 	assert_false(device_equal(a, b));
 }

@@ -145,6 +145,69 @@ static void test_mounts(void **state)
 	assert_string_equal(seen(), "a ");
 }
 
+/* What the device's containers get of its paths now: nodes and mounts with their targets. */
+static const char *parts(void)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
+	_cleanup_allocation_ struct allocation allocation = { 0 };
+	static char text[256];
+	const char *id = "a";
+	struct error error;
+	size_t used = 0;
+
+	assert_int_equal(allocation_build(declaration_of(config), snapshot, host_root, &id, 1, NULL,
+				 &allocation, &error),
+		0);
+	text[0] = '\0';
+	for (size_t i = 0; i < allocation.n_nodes; i++)
+		used += (size_t)snprintf(
+			text + used, sizeof(text) - used, "%s ", allocation.nodes[i].host);
+	return text;
+}
+
+static bool has_changed(struct snapshot **before)
+{
+	struct snapshot *now = inventory_snapshot(inventory);
+	bool changed = !snapshot_shares_devices(*before, now);
+
+	(void)snapshot_unref(*before);
+	*before = now;
+	return changed;
+}
+
+/* The device changes with what containers get, so that files which name it are made again. */
+static void expect_change(struct snapshot **before, const char *expected)
+{
+	RUN_UNTIL(has_changed(before));
+	assert_string_equal(parts(), expected);
+	assert_string_equal(reason_of("a"), "");
+}
+
+static void test_optional_parts(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *before = NULL;
+
+	host_mkdir("/opt/tool-1");
+	host_mkdir("/opt/tool-2");
+	host_mkdir("/etc/alternatives");
+	host_symlink("/opt/tool-1", "/etc/alternatives/tool");
+	host_symlink("../etc/alternatives/tool", "/opt/tool");
+	start("driver = \"static\"; match = ( \"a\" );"
+	      "container = { nodes = ( \"?/dev/kfd\" ); mounts = ( { host = \"/opt/tool\"; }, "
+	      "{ host = \"/opt/more\"; optional = true; } ); };");
+	before = inventory_snapshot(inventory);
+	host_mknod("/dev/kfd");
+	expect_change(&before, "/dev/kfd /opt/tool-1 ");
+	host_mkdir("/opt/more");
+	expect_change(&before, "/dev/kfd /opt/more /opt/tool-1 ");
+	host_remove("/dev/kfd");
+	expect_change(&before, "/opt/more /opt/tool-1 ");
+	/* One of the links on the way is turned. */
+	host_symlink("/opt/tool-2", "/etc/alternatives/next");
+	host_rename("/etc/alternatives/next", "/etc/alternatives/tool");
+	expect_change(&before, "/opt/more /opt/tool-2 ");
+}
+
 /* A variable that has no value is refused at Allocate, too. */
 static void test_variables(void **state)
 {
@@ -396,6 +459,7 @@ int main(void)
 		TEST(test_other_files),
 		TEST(test_directories),
 		TEST(test_mounts),
+		TEST(test_optional_parts),
 		TEST(test_variables),
 		TEST(test_cdi_names),
 		TEST(test_cdi_conflicts),

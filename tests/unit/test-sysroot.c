@@ -97,6 +97,36 @@ static void test_links(void **state)
 	check_tree();
 }
 
+static void test_each_link(void **state)
+{
+	static const char *const ways[] = {
+		"/sys/class/npu/npu0/vendor",
+		"/sys/class/npu/../../devices/card/npu0/vendor",
+		NULL,
+		"/etc/absolute",
+		"/sys/class/npu/npu0/..",
+		"/sys/class/npu/../../devices/card/npu0/..",
+		NULL,
+		"//gone/x",
+		"//none/y/x",
+		NULL,
+		"/again",
+		"/again",
+	};
+
+	make_tree();
+	host_symlink("none/y", "/gone");
+	for (size_t i = 0; i + 1 < ARRAY_SIZE(ways); i++) {
+		_cleanup_free_ char *next = NULL;
+
+		if (!ways[i])
+			continue;
+		assert_int_equal(sysroot_follow_link(host_root, ways[i], &next), 0);
+		if (!streq(next ?: "", ways[i + 1] ?: ""))
+			fail_msg("%s: %s", ways[i], next);
+	}
+}
+
 /* The last test, because the filter stays. */
 static void test_without_openat2(void **state)
 {
@@ -109,6 +139,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_links, host_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_each_link, host_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_without_openat2, host_setup, host_teardown),
 	};
 

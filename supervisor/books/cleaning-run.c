@@ -121,8 +121,7 @@ static size_t count_running(const struct cleaning *cleaning, const char *resourc
 
 /* --- processes that have a device open --- */
 
-/* Takes the reason why the device cannot be cleaned now; NULL: there is none. */
-static void set_open(struct dirty *dirty, const char *why)
+void cleaning_run_set_open(struct dirty *dirty, const char *why)
 {
 	if (why && (!dirty->open || !streq(why, dirty->open)))
 		log_full(LOG_NOTICE,
@@ -144,10 +143,10 @@ static void on_node_users(const char *user, const char *failure, void *userdata)
 		return;
 	if (user && !*user) {
 		dirty->unused_at = now_usec(CLOCK_MONOTONIC);
-		set_open(dirty, NULL);
+		cleaning_run_set_open(dirty, NULL);
 	} else {
 		cleaning_run_note_delay(dirty);
-		set_open(dirty, user ?: failure);
+		cleaning_run_set_open(dirty, user ?: failure);
 	}
 }
 
@@ -190,13 +189,14 @@ static bool examine(struct cleaning *cleaning, struct dirty *dirty)
 	dirty->examined = ++cleaning->examined;
 	if (r == 0) {
 		dirty->unused_at = now_usec(CLOCK_MONOTONIC);
+		cleaning_run_set_open(dirty, NULL);
 		cleaning_run_begin(cleaning, dirty);
 		cleaning_run_look_soon(cleaning);
 	}
 	if (r < 0)
 		cleaning_run_note_delay(dirty);
 	if (r < 0 && r != -EAGAIN)
-		set_open(dirty, error.message);
+		cleaning_run_set_open(dirty, error.message);
 	return r <= 0;
 }
 
@@ -270,6 +270,7 @@ void cleaning_run_note_clean(struct cleaning *cleaning, struct dirty *dirty)
 
 	strings_done(&dirty->users);
 	strings_done(&dirty->seen);
+	cleaning_run_set_open(dirty, NULL);
 	dirty->clean = dirty->taken_at <= dirty->since;
 	cleaning->devices.unsaved = true;
 	(void)usage_of(cleaning, dirty, &usage);

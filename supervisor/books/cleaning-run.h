@@ -78,6 +78,9 @@ void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty);
  * examined longest ago. To be called after all of them were decided. */
 void cleaning_run_examine(struct cleaning *cleaning);
 
+/* Sets the reason why the device cannot be cleaned now; NULL: there is none. */
+void cleaning_run_set_open(struct dirty *dirty, const char *why);
+
 /* It cannot be cleaned now, and is tried again soon. */
 void cleaning_run_note_delay(struct dirty *dirty);
 

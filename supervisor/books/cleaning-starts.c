@@ -89,6 +89,7 @@ int cleaning_starts_give(
 	struct cleaning *cleaning, struct dirty *dirty, const char *user, struct error *error)
 {
 	(void)strings_remove(&dirty->ended, user);
+	cleaning_run_set_open(dirty, NULL);
 	if (dirty->clean)
 		cleaning->devices.unsaved = true;
 	dirty->clean = false;

@@ -567,7 +567,7 @@ int cleaning_end_claim(struct cleaning *cleaning, const char *claim_uid, struct 
 		struct dirty *dirty = cleaning->devices.items[i];
 		struct usage usage = { 0 };
 
-		if (!strings_contain(&dirty->users, user) || dirty->failure ||
+		if (!strings_contain(&dirty->users, user) || dirty->failure || dirty->absent > 0 ||
 			!cleaning_run_ready_child(cleaning, dirty->resource))
 			continue;
 		/* Others may have it, and a process that has it open may never end. */
@@ -671,7 +671,6 @@ bool cleaning_resume(struct cleaning *cleaning, const char *resource, const char
 	dirty->again = 0;
 	cleaning->devices.unsaved = true;
 	if (force) {
-		free(TAKE_PTR(dirty->open));
 		cleaning_run_note_clean(cleaning, dirty);
 		log_full(LOG_NOTICE,
 			&(const struct log_fields){ .resource = resource, .device = id },

@@ -5,13 +5,14 @@ docs/contributing/complaints.md: none.
 """
 import concurrent.futures
 import os
+import stat
 import subprocess
 import time
 import unittest
 
 from cleaning_node import CleaningProgram
 from dra_node import DRIVER, DraTest
-from node import program, until
+from node import path, program, until
 
 
 class DraCleaning(CleaningProgram, DraTest):
@@ -197,6 +198,29 @@ class DraCleaning(CleaningProgram, DraTest):
         self.assertEqual(answer.returncode, 0)
         until(lambda: self.prepared(other), "the claim to be prepared")
         self.assertEqual(self.log(), ["begin gpu-0", "begin gpu-0", "end gpu-0"])
+
+    def test_device_that_disappears_while_a_pod_has_it(self):
+        """Its pod ends, and it is cleaned when it returns."""
+        os.mkdir(self.node.path("dev"))
+        self.plug()
+        self.begin(path("gpu", self.node.path("dev/gpu-*"), self.release() + 'serve = "dra";'))
+        self.await_pool()
+        claim = self.claim("c")
+        self.assertTrue(self.prepared(claim), self.answer)
+        os.unlink(self.node.path("dev/gpu-0"))
+        until(lambda: "disappeared" in (self.node.resource("vendor.example/gpu")["devices"][0]["reason"] or ""),
+              "the device to be missed")
+        self.assertEqual(self.unprepare(claim), {claim[2]: ""})
+        self.assertEqual(self.log(), [])
+        self.plug()
+        until(lambda: len(self.log()) == 2, "the device to be cleaned")
+        other = self.claim("d")
+        until(lambda: self.prepared(other), "the claim to be prepared")
+        self.assertEqual(len(self.log()), 2)
+
+    def plug(self):
+        """A device of a node whose number no process has open: that of /dev/full."""
+        os.mknod(self.node.path("dev/gpu-0"), stat.S_IFCHR | 0o666, os.makedev(1, 7))
 
     def test_kill_while_it_is_cleaned(self):
         self.begin_gpu()

@@ -13,7 +13,7 @@
 
 #include "common/control-child.h"
 #include "common/sealed.h"
-#include "supervisor/books/cleaning-run.h"
+#include "supervisor/books/cleaning-starts.h"
 #include "supervisor/children/child.h"
 #include "supervisor/ownership/arbiter.h"
 
@@ -257,8 +257,21 @@ static void test_failures(void **state)
 	/* If none of its nodes is left, there is nothing to examine. */
 	question.result = 0;
 	look(true);
-	for (size_t i = 0; i < cleaning.devices.count; i++)
+	for (size_t i = 0; i < cleaning.devices.count; i++) {
 		assert_string_equal(cleaned(), cleaning.devices.items[i]->id);
+		assert_null(cleaning.devices.items[i]->open);
+	}
+}
+
+/* The reason why a device waits ends with the wait. */
+static void test_reasons(void **state)
+{
+	struct dirty *dirty = add("gpu-0");
+	struct error error = { 0 };
+
+	cleaning_run_set_open(dirty, "process 1 has it open");
+	assert_int_equal(cleaning_starts_give(&cleaning, dirty, "pod", &error), 0);
+	assert_null(dirty->open);
 }
 
 int main(void)
@@ -267,6 +280,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_pauses, teardown),
 		cmocka_unit_test_setup_teardown(test_order, setup_devices, teardown_devices),
 		cmocka_unit_test_setup_teardown(test_failures, setup_devices, teardown_devices),
+		cmocka_unit_test_teardown(test_reasons, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,7 @@ struct cleaning {
 	sd_event_source *look, *timer;
 	uint64_t asked_at; /* when PodResources was asked last; CLOCK_MONOTONIC */
 	bool asking;
+	uint64_t kubelet_number; /* of the kubelet that has named the pods in `seen` */
 	struct log_once save_logged;
 	void (*on_look)(void *userdata); /* may be NULL */
 	void *userdata;

@@ -20,6 +20,7 @@
 #include "supervisor/books/pod-resources.h"
 #include "supervisor/children/child.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
+#include "supervisor/kubelet/kubelet-watch.h"
 
 #define CLAIM_USER_MAX (sizeof(BOOKED_CLAIM) + DRA_CLAIM_ID_MAX)
 
@@ -65,7 +66,8 @@ static bool is_listed(const struct dirty *dirty, const struct pod_table *pods)
 	return false;
 }
 
-/* PodResources omits plain init containers, so only a pod that it has named can have ended. */
+/* A pod that this kubelet has not named may run: PodResources omits plain init containers, and all
+ * pods until the kubelet that was restarted has heard of them from the API server. */
 static void note_named(struct cleaning *cleaning, struct dirty *dirty, const struct pod_table *pods,
 	uint64_t asked_at)
 {
@@ -80,8 +82,8 @@ static void note_named(struct cleaning *cleaning, struct dirty *dirty, const str
 
 		if (startswith(user, BOOKED_CLAIM))
 			continue;
-		if (is_named(cleaning, dirty, user, pods))
-			(void)cleaning_run_add_once(&cleaning->devices, &dirty->seen, user);
+		if (decided && is_named(cleaning, dirty, user, pods))
+			(void)strings_add_once(&dirty->seen, user);
 		else if (decided && strings_contain(&dirty->seen, user))
 			(void)cleaning_run_add_once(&cleaning->devices, &dirty->ended, user);
 	}
@@ -92,12 +94,22 @@ static void note_named(struct cleaning *cleaning, struct dirty *dirty, const str
 	usage_done(&usage);
 }
 
+static void forget_former_kubelet(struct cleaning *cleaning)
+{
+	uint64_t number = kubelet_watch_number(cleaning->manager->watch);
+
+	for (size_t i = 0; i < cleaning->devices.count && number != cleaning->kubelet_number; i++)
+		strings_done(&cleaning->devices.items[i]->seen);
+	cleaning->kubelet_number = number;
+}
+
 static void on_pods(const struct pod_answer *pods, void *userdata)
 {
 	struct cleaning *cleaning = userdata;
 	uint64_t written_at;
 
 	cleaning->asking = false;
+	forget_former_kubelet(cleaning);
 	(void)booked_checkpoint(cleaning->manager->booked, &written_at);
 	for (size_t i = 0; pods->table && i < cleaning->devices.count; i++)
 		note_named(cleaning, cleaning->devices.items[i], pods->table, pods->asked_at);
@@ -132,21 +144,22 @@ static uint64_t ask_pods(struct cleaning *cleaning)
 
 /* --- what follows from the kubelet's data --- */
 
-/* Forgets pods that the checkpoint no longer contains. */
-static void prune(struct cleaning *cleaning, struct strings *strings, const struct strings *all)
+/* Forgets pods that the checkpoint no longer contains. Returns whether there were any. */
+static bool prune(struct strings *strings, const struct strings *all)
 {
-	for (size_t i = strings->count; i > 0; i--) {
-		if (strings_contain(all, strings->items[i - 1]))
-			continue;
-		(void)strings_remove(strings, strings->items[i - 1]);
-		cleaning->devices.unsaved = true;
-	}
+	size_t before = strings->count;
+
+	for (size_t i = before; i > 0; i--)
+		if (!strings_contain(all, strings->items[i - 1]))
+			(void)strings_remove(strings, strings->items[i - 1]);
+	return strings->count < before;
 }
 
 static void follow(struct cleaning *cleaning, struct dirty *dirty, const struct usage *usage)
 {
-	prune(cleaning, &dirty->ended, &usage->all);
-	prune(cleaning, &dirty->seen, &usage->all);
+	if (prune(&dirty->ended, &usage->all))
+		cleaning->devices.unsaved = true;
+	(void)prune(&dirty->seen, &usage->all);
 	/* Others have no directory any more, or were forgotten by an administrator. */
 	for (size_t i = 0; i < usage->all.count; i++)
 		if (!strings_contain(&usage->live, usage->all.items[i]))

@@ -160,10 +160,9 @@ static json_t *describe_all(const struct dirty_devices *devices)
 		const struct dirty *dirty = devices->items[i];
 
 		if (json_array_append_new(list,
-			    json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:s*}", "resource",
+			    json_pack("{s:s, s:s, s:b, s:o, s:o, s:s*}", "resource",
 				    dirty->resource, "id", dirty->id, "clean", (int)dirty->clean,
-				    "users", write_strings(&dirty->users), "seen",
-				    write_strings(&dirty->seen), "ended",
+				    "users", write_strings(&dirty->users), "ended",
 				    write_strings(&dirty->ended), "failure", dirty->failure)) < 0)
 			return NULL;
 	}
@@ -260,8 +259,6 @@ static int read_device(struct dirty_devices *devices, const json_t *json)
 		return r;
 	dirty->clean = json_is_true(json_object_get(json, "clean"));
 	r = read_strings(json, "users", &dirty->users);
-	if (r >= 0)
-		r = read_strings(json, "seen", &dirty->seen);
 	if (r >= 0)
 		r = read_strings(json, "ended", &dirty->ended);
 	if (failure)

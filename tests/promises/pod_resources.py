@@ -64,6 +64,7 @@ class Lister:
 
     def __init__(self, path):
         self.answer = b""
+        self.calls = 0
         self.may_answer = threading.Event()
         self.may_answer.set()
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -82,6 +83,7 @@ class Lister:
             with peer, contextlib.suppress(OSError):
                 self.may_answer.wait()
                 http2.answer_call(peer, self.answer)
+                self.calls += 1
                 while peer.recv(65536):
                     pass
 

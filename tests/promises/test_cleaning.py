@@ -9,6 +9,7 @@ import stat
 import subprocess
 import unittest
 
+import pod_resources
 from cleaning_node import CleaningProgram
 from node import NodeTest, UNIT_CAPABILITIES, UNIT_UID, as_unit, children_of, command_line, path, program, scaled, static, until
 from unix_http import get
@@ -282,6 +283,38 @@ exec sleep {mark}
         self.assertEqual(self.log().count("end gpu-0"), 0)
         self.remove("b")
         until(lambda: self.log().count("end gpu-0") == 1, "the device to be cleaned")
+
+    def test_kubelet_that_does_not_know_its_pods_yet(self):
+        """Until it has heard of its pods from the API server, it names none of those that run."""
+        lister = pod_resources.Lister(self.node.path("pods/kubelet.sock"))
+        self.addCleanup(lister.stop)
+        self.node.configure(
+            static("gpu", 1, self.release()),
+            kubelet=f'pod_resources_socket = "{self.node.path("pods/kubelet.sock")}"; pod_resources_interval = 1; '
+                    f'pod_logs_dir = "{self.node.path("nowhere")}";')
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_serving()
+
+        def await_answers(pods, count=4):
+            """The first of them may have been asked for before, and too early to count."""
+            lister.answer = pods
+            calls = lister.calls
+            until(lambda: lister.calls >= calls + count, "PodResources to be asked")
+
+        named = pod_resources.pod("default", "a", [pod_resources.container("main", [(GPU, ["gpu-0"], [])])])
+        lister.answer = named
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        await_answers(named)
+        lister.answer = b""
+        self.node.stop_kubelet(9)
+        self.node.start_kubelet()
+        self.node.await_allocatable(gpu=1)
+        await_answers(b"")
+        self.assertEqual(self.log(), [])
+        await_answers(named)
+        lister.answer = b""
+        until(lambda: self.log() == ["begin gpu-0", "end gpu-0"], "the device to be cleaned")
 
     def test_list_that_is_lost(self):
         """Each device counts as dirty, but a pod that has one keeps it as it is."""

@@ -199,7 +199,7 @@ class DraCleaning(CleaningProgram, DraTest):
         until(lambda: self.prepared(other), "the claim to be prepared")
         self.assertEqual(self.log(), ["begin gpu-0", "begin gpu-0", "end gpu-0"])
 
-    def test_device_that_disappears_while_a_pod_has_it(self):
+    def test_device_that_disappears_while_a_pod_uses_it(self):
         """Its pod ends, and it is cleaned when it returns."""
         os.mkdir(self.node.path("dev"))
         self.plug()

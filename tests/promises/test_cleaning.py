@@ -349,6 +349,7 @@ exec sleep {mark}
         os.unlink(checkpoint)
         self.kill_daemon()
         self.node.await_allocatable(gpu=1)
+        until(lambda: os.path.exists(checkpoint), "another checkpoint")
         os.unlink(checkpoint)
         self.assertEqual(self.log(), [])
         self.assertEqual(list(self.dirty()), ["gpu-0"])

@@ -15,6 +15,7 @@
 #include "common/text.h"
 #include "supervisor/ownership/exclusive.h"
 #include "supervisor/ownership/ownership.h"
+#include "supervisor/ownership/taken.h"
 
 /* The interval of retries while a child waits for others, or does not read. */
 #define LOOK_AGAIN (20 * USEC_PER_MSEC)
@@ -34,11 +35,9 @@ struct claimant {
 	const struct claimant_operations *operations;
 	void *userdata;
 	size_t rank;
-	int overlap;          /* enum overlap */
-	struct strings taken; /* devices that were allocated just now, until they are booked */
-	struct strings again; /* the same, while they are booked for a former pod */
-	uint64_t taken_at;    /* the last of them, CLOCK_MONOTONIC */
-	struct strings held;  /* devices of claims that are being prepared, one for each claim */
+	int overlap; /* enum overlap */
+	struct taken_devices taken;
+	struct strings held; /* devices of claims that are being prepared, one for each claim */
 
 	struct hardware_claims *list; /* the devices found; NULL: not known */
 	int fd;                       /* the newest devices found, not read yet, or -EBADF */
@@ -345,7 +344,7 @@ static struct decision *make_decisions(struct arbiter *arbiter)
 			.root = claimant->operations->root(claimant->userdata),
 			.list = claimant->list,
 			.booked = claimant->booked,
-			.taken = &claimant->taken,
+			.taken = &claimant->taken.by_id,
 			.held = &claimant->held,
 			.name_user = claimant->operations->name_user,
 			.userdata = claimant->userdata,
@@ -362,51 +361,13 @@ static struct decision *make_decisions(struct arbiter *arbiter)
 
 /* --- devices that were allocated just now --- */
 
-/* A device whose former pod has ended is not booked for the next one before the kubelet has written
- * it. */
-static void end_former(struct claimant *claimant, bool expired)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < claimant->again.count; i++) {
-		char *id = claimant->again.items[i];
-		bool booked = bookings_have_unit(claimant->booked, id, BOOKED_ALONE);
-
-		if (!expired &&
-			(booked || strings_add(&claimant->taken, id, strlen(id)) == -ENOMEM))
-			claimant->again.items[kept++] = id;
-		else
-			free(id);
-	}
-	claimant->again.count = kept;
-}
-
-/* Drops those that are booked by now, or were not booked in time. Returns when the next one is due,
- * 0: none. */
-static uint64_t drop_taken(struct claimant *claimant, uint64_t now)
-{
-	bool expired = now >= claimant->taken_at + ARBITER_TAKEN_TIME;
-	size_t kept = 0;
-
-	end_former(claimant, expired);
-	for (size_t i = 0; i < claimant->taken.count; i++) {
-		char *id = claimant->taken.items[i];
-
-		if (expired || bookings_have_unit(claimant->booked, id, BOOKED_ALONE))
-			free(id);
-		else
-			claimant->taken.items[kept++] = id;
-	}
-	claimant->taken.count = kept;
-	return kept > 0 || claimant->again.count > 0 ? claimant->taken_at + ARBITER_TAKEN_TIME : 0;
-}
-
 static uint64_t drop_all_taken(struct arbiter *arbiter, uint64_t now)
 {
 	uint64_t next = 0;
 
 	for (size_t i = 0; i < arbiter->n_all; i++) {
-		uint64_t due = drop_taken(arbiter->all[i], now);
+		struct claimant *claimant = arbiter->all[i];
+		uint64_t due = taken_drop(&claimant->taken, claimant->booked, now);
 
 		if (due > 0 && (next == 0 || due < next))
 			next = due;
@@ -414,8 +375,34 @@ static uint64_t drop_all_taken(struct arbiter *arbiter, uint64_t now)
 	return next;
 }
 
-/* Whether hardware of the unit is free. */
-static int check_unit(struct claimant *claimant, const char *id, struct error *error)
+/* Offered ids as a set of units. */
+struct units {
+	struct strings names;
+	struct map set;
+};
+
+static void units_done(struct units *units)
+{
+	map_done(&units->set);
+	strings_done(&units->names);
+}
+#define _cleanup_units_ _cleanup_(units_done)
+
+static int add_unit(struct units *units, const char *id)
+{
+	size_t length = strcspn(id, "#");
+	char *name;
+	int r = strings_add(&units->names, id, length);
+
+	if (r < 0)
+		return r;
+	name = units->names.items[units->names.count - 1];
+	r = map_put(&units->set, name, name);
+	return r == -EEXIST ? 0 : r;
+}
+
+/* Whether hardware of the units is free. */
+static int check_units(struct claimant *claimant, const struct units *units, struct error *error)
 {
 	struct arbiter *arbiter = claimant->arbiter;
 	_cleanup_free_ struct decision *decisions = make_decisions(arbiter);
@@ -426,57 +413,60 @@ static int check_unit(struct claimant *claimant, const char *id, struct error *e
 	while (arbiter->all[i] != claimant)
 		i++;
 	return exclusive_check(
-		decisions, arbiter->n_all + arbiter->n_foreign, &decisions[i], id, error);
+		decisions, arbiter->n_all + arbiter->n_foreign, &decisions[i], &units->set, error);
 }
 
-static int take_one(struct claimant *claimant, const char *id, struct error *error)
+/* Ids that are not in the list exclude nothing. */
+static int take_units(struct claimant *claimant, const struct units *units)
 {
-	struct strings *list = bookings_have_unit(claimant->booked, id, BOOKED_ALONE)
-		? &claimant->again
-		: &claimant->taken;
-	int r = check_unit(claimant, id, error);
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	int r = 0;
 
-	if (r < 0 || strings_contain(list, id))
-		return r;
-	r = strings_add(list, id, strlen(id));
-	return r < 0 ? error_set(error, r, "out of memory") : 0;
+	for (size_t i = 0; claimant->list && i < claimant->list->n_devices && r >= 0; i++) {
+		const char *id = claimant->list->devices[i].id;
+
+		if (map_get(&units->set, id))
+			r = taken_add(&claimant->taken, id,
+				bookings_have_unit(claimant->booked, id, BOOKED_ALONE), now);
+	}
+	return r;
 }
 
 int claimant_take(
 	struct claimant *claimant, const char *const *ids, size_t n_ids, struct error *error)
 {
-	size_t before = claimant->taken.count, before_again = claimant->again.count;
+	_cleanup_units_ struct units units = { 0 };
 	int r = 0;
 
 	if (!claimant_excludes(claimant))
 		return 0;
-	for (size_t i = 0; i < n_ids && r >= 0; i++) {
-		_cleanup_free_ char *unit = strndup(ids[i], strcspn(ids[i], "#"));
-
-		r = unit ? take_one(claimant, unit, error)
-			 : error_set(error, -ENOMEM, "out of memory");
-	}
-	if (r < 0) {
-		while (claimant->taken.count > before)
-			free(claimant->taken.items[--claimant->taken.count]);
-		while (claimant->again.count > before_again)
-			free(claimant->again.items[--claimant->again.count]);
+	for (size_t i = 0; i < n_ids && r >= 0; i++)
+		r = add_unit(&units, ids[i]);
+	if (r < 0)
+		return error_set(error, r, "out of memory");
+	r = check_units(claimant, &units, error);
+	if (r < 0)
 		return r;
-	}
-	claimant->taken_at = now_usec(CLOCK_MONOTONIC);
+	r = take_units(claimant, &units);
+	if (r < 0)
+		return error_set(error, r, "%s",
+			r == -ENOSPC ? "too many devices were allocated and are not booked yet"
+				     : "out of memory");
 	arbiter_decide(claimant->arbiter);
 	return 0;
 }
 
 int claimant_hold(struct claimant *claimant, const char *id, struct error *error)
 {
-	_cleanup_free_ char *unit = strndup(id, strcspn(id, "#"));
+	_cleanup_units_ struct units units = { 0 };
 	bool excludes = claimant_excludes(claimant);
+	const char *unit;
 	int r;
 
-	if (!unit)
+	if (add_unit(&units, id) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	r = excludes ? check_unit(claimant, unit, error) : 0;
+	unit = units.names.items[0];
+	r = excludes ? check_units(claimant, &units, error) : 0;
 	if (r < 0)
 		return r;
 	/* The next configuration may have it exclude others. */
@@ -750,8 +740,7 @@ struct claimant *claimant_free(struct claimant *claimant)
 	claimant_end_process(claimant);
 	(void)hardware_claims_free(claimant->list);
 	(void)bookings_unref(claimant->booked);
-	strings_done(&claimant->taken);
-	strings_done(&claimant->again);
+	taken_done(&claimant->taken);
 	strings_done(&claimant->held);
 	free(claimant->note);
 	free(claimant);

@@ -22,7 +22,7 @@ static size_t count_claims(const char *text)
 	size_t n = 0;
 
 	while ((text = strchr(text, '\t')))
-		n += is_plain_claim(++text) || *text == MARK_OPTIONAL;
+		n += is_plain_claim(++text) || *text == MARK_OPTIONAL || *text == MARK_CONTAINER;
 	return n;
 }
 
@@ -82,8 +82,6 @@ static int split(struct hardware_claims *list)
 		pool = split_line(line, &device, pool);
 		if (!device.claims[0] && !device.marks[0] && !device.containers[0])
 			return -EBADMSG;
-		for (size_t i = 0; device.claims[i]; i++)
-			list->n_claims++;
 		if (!*device.id && !list->given && !device.claims[0]) {
 			list->given = device.marks;
 			continue;
@@ -112,7 +110,8 @@ int hardware_claims_read(int fd, size_t max_claims, size_t max_bytes, struct har
 	tabs = count(list->text, '\t');
 	if (lines > tabs)
 		return -EBADMSG;
-	if (count_claims(list->text) > max_claims)
+	list->n_claims = count_claims(list->text);
+	if (list->n_claims > max_claims)
 		return -EFBIG;
 	list->devices = calloc(lines + 1, sizeof(*list->devices));
 	/* An optional node is a claim and a mark; each list has an end. */

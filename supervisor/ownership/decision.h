@@ -55,7 +55,7 @@ struct decision {
 	const char *root;                   /* see declaration_root(); NULL: the host's */
 	const struct hardware_claims *list; /* NULL: nothing is known of it */
 	const struct bookings *booked;      /* the bookings of it; NULL: none */
-	const struct strings *taken;        /* devices that were allocated just now; NULL: none */
+	const struct map *taken;    /* devices that were allocated just now, by id; NULL: none */
 	const struct strings *held; /* those of claims that are being prepared; NULL: none */
 	/* Names who uses a device that is booked: "default/a", "a pod". NULL: "a pod". */
 	void (*name_user)(const void *userdata, const char *id, char ret[static USER_NAME_MAX]);

@@ -29,7 +29,7 @@ static bool is_judged(const struct decision *decision)
 static bool is_in_use(const struct decision *decision, const char *id)
 {
 	return bookings_have_unit(decision->booked, id, BOOKED_ALONE) ||
-		(decision->taken && strings_contain(decision->taken, id)) ||
+		(decision->taken && map_get(decision->taken, id)) ||
 		(decision->held && strings_contain(decision->held, id));
 }
 
@@ -42,6 +42,17 @@ static int put_all(struct map *map, const char *const *names, struct user *user)
 		r = r == -EEXIST ? 0 : r;
 	}
 	return r;
+}
+
+static int add_user(struct tables *tables, const struct decision *decision,
+	const struct hardware_device *device)
+{
+	struct user *user = &tables->users[tables->n_users++];
+	int r;
+
+	*user = (struct user){ decision, device };
+	r = put_all(&tables->wholes, device->claims, user);
+	return r < 0 ? r : put_all(&tables->parts, device->containers, user);
 }
 
 static int fill(struct tables *tables, const struct decision *decisions, size_t n)
@@ -59,15 +70,10 @@ static int fill(struct tables *tables, const struct decision *decisions, size_t 
 			is_judged(&decisions[i]) && k < decisions[i].list->n_devices && r >= 0;
 			k++) {
 			const struct hardware_device *device = &decisions[i].list->devices[k];
-			struct user *user = &tables->users[tables->n_users];
 
-			if (!is_in_use(&decisions[i], device->id))
-				continue;
-			*user = (struct user){ &decisions[i], device };
-			tables->n_users++;
-			r = put_all(&tables->wholes, device->claims, user);
-			if (r >= 0)
-				r = put_all(&tables->parts, device->containers, user);
+			if ((device->claims[0] || device->containers[0]) &&
+				is_in_use(&decisions[i], device->id))
+				r = add_user(tables, &decisions[i], device);
 		}
 	return r;
 }
@@ -108,10 +114,9 @@ static int judge(const struct tables *tables, struct decision *decision)
 
 	for (size_t i = 0; i < decision->list->n_devices && r >= 0; i++) {
 		const struct hardware_device *device = &decision->list->devices[i];
-		const struct user *user =
-			is_in_use(decision, device->id) ? NULL : find_user(tables, device);
+		const struct user *user = find_user(tables, device);
 
-		if (!user)
+		if (!user || is_in_use(decision, device->id))
 			continue;
 		name_user(user, by);
 		r = decision_write(decision, device->id, "%c" WHY_IN_USE "%s by %s", OWNERS_IN_USE,
@@ -131,24 +136,37 @@ int exclusive_decide(struct decision *decisions, size_t n)
 	return r;
 }
 
-int exclusive_check(const struct decision *decisions, size_t n, const struct decision *decision,
-	const char *id, struct error *error)
+static int check(struct tables *tables, const struct decision *decision,
+	const struct hardware_device *device, struct error *error)
 {
-	_cleanup_(tables_done) struct tables tables = { 0 };
-	const struct user *user = NULL;
+	const struct user *user = find_user(tables, device);
 	char by[USER_NAME_MAX];
 
-	if (!is_judged(decision) || is_in_use(decision, id))
+	if (!user)
+		return add_user(tables, decision, device) < 0
+			? error_set(error, -ENOMEM, "out of memory")
+			: 0;
+	name_user(user, by);
+	return error_set(error, -EBUSY,
+		"device \"%s\" of %s is in use as %s by %s; it is free when that has ended",
+		device->id, decision->name, user->decision->name, by);
+}
+
+int exclusive_check(const struct decision *decisions, size_t n, const struct decision *decision,
+	const struct map *ids, struct error *error)
+{
+	_cleanup_(tables_done) struct tables tables = { 0 };
+	int r = 0;
+
+	if (!is_judged(decision))
 		return 0;
 	if (fill(&tables, decisions, n) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < decision->list->n_devices && !user; i++)
-		if (streq(decision->list->devices[i].id, id))
-			user = find_user(&tables, &decision->list->devices[i]);
-	if (!user)
-		return 0;
-	name_user(user, by);
-	return error_set(error, -EBUSY,
-		"device \"%s\" of %s is in use as %s by %s; it is free when that has ended", id,
-		decision->name, user->decision->name, by);
+	for (size_t i = 0; i < decision->list->n_devices && r >= 0; i++) {
+		const struct hardware_device *device = &decision->list->devices[i];
+
+		if (map_get(ids, device->id) && !is_in_use(decision, device->id))
+			r = check(&tables, decision, device, error);
+	}
+	return r;
 }

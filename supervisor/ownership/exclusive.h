@@ -14,7 +14,9 @@
  * vendor.example/gpu by default/a". A device that is in use itself is not. Returns 0 or -ENOMEM. */
 int exclusive_decide(struct decision *decisions, size_t n);
 
-/* Whether the device of `decision`, which is one of them, could be used. Returns 0, -EBUSY with the
- * error filled, or -ENOMEM. A device that is not known excludes nothing. */
+/* Whether the devices of `decision`, which is one of them, could be used together. `ids`: a map
+ * with their ids as keys; a device that is not known excludes nothing. Returns 0, -EBUSY with the
+ * error filled, or -ENOMEM. */
+struct map;
 int exclusive_check(const struct decision *decisions, size_t n, const struct decision *decision,
-	const char *id, struct error *error);
+	const struct map *ids, struct error *error);

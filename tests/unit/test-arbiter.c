@@ -12,6 +12,7 @@
 #include "drivers/model/bookings.h"
 #include "drivers/model/device.h"
 #include "supervisor/ownership/arbiter.h"
+#include "supervisor/ownership/taken.h"
 
 #define CLAIMANTS 10
 #define MANY      20000
@@ -469,6 +470,98 @@ static void test_P21_booked_later(void **state)
 	assert_false(claimant_replays(seats[0].claimant));
 }
 
+static uint64_t cpu_time(void)
+{
+	return now_usec(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+/* One message does not cost more because it names more devices, and devices that are not offered
+ * do not count. */
+static void test_P18_many_taken(void **state)
+{
+	static char names[1024][16];
+	const char *ids[ARRAY_SIZE(names)], *unknown = "c-0";
+	struct error error = { 0 };
+	uint64_t once, all;
+
+	claimant_set_overlap(seats[0].claimant, OVERLAP_EXCLUSIVE);
+	claimant_set_overlap(seats[1].claimant, OVERLAP_EXCLUSIVE);
+	submit_many(0, 1, "a");
+	submit_some(1, 1, "b", 2);
+	await(0, 1);
+	await(1, 1);
+	once = cpu_time();
+	assert_int_equal(claimant_take(seats[0].claimant, &unknown, 1, &error), 0);
+	once = cpu_time() - once;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		(void)snprintf(names[i], sizeof(names[i]), "a-%zu", i + 1);
+		ids[i] = names[i];
+	}
+	all = cpu_time();
+	assert_int_equal(claimant_take(seats[0].claimant, ids, ARRAY_SIZE(names), &error), 0);
+	all = cpu_time() - all;
+	if (all > 100 * MAX_OF(once, USEC_PER_MSEC))
+		fail_msg("%zu devices took %llu us, one took %llu us", ARRAY_SIZE(names),
+			(unsigned long long)all, (unsigned long long)once);
+	while (!streq(seats[1].owners, "b-1\t&in use as v.example/a by a pod\n"))
+		turn();
+	submit_some(0, 2, "c", 1);
+	await(0, 2);
+	submit_some(1, 2, "b", 3);
+	await(1, 2);
+	while (!streq(seats[1].owners, ""))
+		turn();
+}
+
+/* Two devices of one message exclude each other, too. */
+static void test_taken_together(void **state)
+{
+	static const char *const ids[] = { "card", "half-0", "half-1" };
+	struct error error = { 0 };
+
+	claimant_set_overlap(seats[0].claimant, OVERLAP_EXCLUSIVE);
+	submit(0, 1, "card\tpci:0\nhalf-0\tpci:0.1\t<pci:0\nhalf-1\tpci:0.2\t<pci:0\n");
+	await(0, 1);
+	assert_int_equal(claimant_take(seats[0].claimant, ids, 2, &error), -EBUSY);
+	assert_int_equal(claimant_take(seats[0].claimant, ids + 1, 2, &error), 0);
+	assert_int_equal(claimant_take(seats[0].claimant, ids, 1, &error), -EBUSY);
+	assert_int_equal(claimant_take(seats[0].claimant, ids + 2, 1, &error), 0);
+}
+
+static void expect_taken(
+	struct taken_devices *taken, struct bookings *booked, uint64_t now, const char *expected)
+{
+	uint64_t due = taken_drop(taken, booked, now);
+	char text[16] = "";
+
+	for (char id[] = "a"; *id <= 'c'; ++*id)
+		if (map_get(&taken->by_id, id))
+			(void)strcat(text, id);
+	assert_string_equal(text, expected);
+	assert_int_equal(due > 0, *expected != '\0');
+}
+
+/* A device that is never booked stays for its time, also while others are allocated. */
+static void test_taken_time(void **state)
+{
+	_cleanup_bookings_ struct bookings *booked = NULL;
+	struct taken_devices taken = { 0 };
+
+	assert_int_equal(bookings_new(&booked), 0);
+	assert_int_equal(bookings_add(booked, "c", BOOKED_IN_PLUGIN, NULL, 0, 0), 0);
+	assert_int_equal(taken_add(&taken, "a", false, 1), 0);
+	assert_int_equal(taken_add(&taken, "b", false, ARBITER_TAKEN_TIME), 0);
+	assert_int_equal(taken_add(&taken, "c", true, ARBITER_TAKEN_TIME), 0);
+	expect_taken(&taken, booked, ARBITER_TAKEN_TIME, "abc");
+	expect_taken(&taken, booked, ARBITER_TAKEN_TIME + 1, "bc");
+	/* The former pod has ended, and then the next one is booked. */
+	expect_taken(&taken, NULL, ARBITER_TAKEN_TIME + 1, "bc");
+	expect_taken(&taken, booked, ARBITER_TAKEN_TIME + 1, "b");
+	expect_taken(&taken, booked, 2 * ARBITER_TAKEN_TIME, "");
+	assert_int_equal(taken_add(&taken, "a", false, 1), 0);
+	taken_done(&taken);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,6 +576,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hot_plug, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_answer_to_an_earlier_scan, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hot_plug_in_steps, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_P18_many_taken, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_taken_together, setup, teardown),
+		cmocka_unit_test(test_taken_time),
 		cmocka_unit_test_setup_teardown(test_P18_no_scan, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_P18_scans, setup, teardown),
 	};

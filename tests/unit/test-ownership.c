@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "common/log.h"
+#include "common/map.h"
 #include "common/sealed.h"
 #include "drivers/inventory/hardware-claims.h"
 #include "supervisor/ownership/exclusive.h"
@@ -204,6 +205,14 @@ static void test_ids(void **state)
 
 #define EX OVERLAP_EXCLUSIVE
 
+static int check(size_t i, const char *id, struct error *error)
+{
+	_cleanup_(map_done) struct map ids = { 0 };
+
+	assert_int_equal(map_put(&ids, id, decisions), 0);
+	return exclusive_check(decisions, n_decisions, &decisions[i], &ids, error);
+}
+
 /* Whose hardware is in use is unhealthy, but for what is in use itself. Parts of one device do not
  * exclude each other. */
 static void test_exclusive(void **state)
@@ -225,13 +234,12 @@ static void test_exclusive(void **state)
 	expect(2, "");
 	/* Another value than "exclusive": as without `overlap`. */
 	expect(3, "t\twhole\n");
-	assert_int_equal(
-		exclusive_check(decisions, n_decisions, &decisions[1], "p", &error), -EBUSY);
+	assert_int_equal(check(1, "p", &error), -EBUSY);
 	assert_string_equal(error.message,
 		"device \"p\" of part is in use as whole by a pod; it is free when that has ended");
-	assert_int_equal(exclusive_check(decisions, n_decisions, &decisions[1], "r", &error), 0);
-	assert_int_equal(exclusive_check(decisions, n_decisions, &decisions[0], "w", &error), 0);
-	assert_int_equal(exclusive_check(decisions, n_decisions, &decisions[1], "zz", &error), 0);
+	assert_int_equal(check(1, "r", &error), 0);
+	assert_int_equal(check(0, "w", &error), 0);
+	assert_int_equal(check(1, "zz", &error), 0);
 	(void)bookings_unref(booked);
 	clear();
 
@@ -330,6 +338,19 @@ static void expect_size(off_t size, int result)
 	assert_null(list);
 }
 
+static void expect_parts(size_t n, int result)
+{
+	_cleanup_free_ char *text = malloc(4 * n);
+	_cleanup_(hardware_claims_freep) struct hardware_claims *list = NULL;
+	_cleanup_close_ int fd = -EBADF;
+
+	assert_non_null(text);
+	for (size_t i = 0; i < n; i++)
+		memcpy(text + 4 * i, "x\t<\n", 4);
+	fd = sealed_new("claims", text, 4 * n);
+	assert_int_equal(hardware_claims_read(fd, CLAIMS_MAX, CLAIMS_BYTES_MAX, &list), result);
+}
+
 static void expect_claims(size_t n, int result)
 {
 	_cleanup_free_ char *text = malloc(n + 2);
@@ -379,6 +400,9 @@ static void test_hostile(void **state)
 	expect_size(CLAIMS_BYTES_MAX, -EBADMSG);
 	expect_claims(CLAIMS_MAX, 0);
 	expect_claims(CLAIMS_MAX + 1, -EFBIG);
+	/* What a device is a part of counts, too. */
+	expect_parts(CLAIMS_MAX, 0);
+	expect_parts(CLAIMS_MAX + 1, -EFBIG);
 	list = hardware_claims_free(read_list(""));
 	list = read_list("x\t\t/a\n");
 	assert_int_equal(list->n_devices, 1);

@@ -18,6 +18,7 @@
 #include "dra/model/dra-slices.h"
 #include "dra/model/slice-lacks.h"
 #include "dra/model/stored-slice.h"
+#include "dra/timing.h"
 
 #define SLICES_PATH "/apis/" DRA_API_VERSION "/resourceslices"
 
@@ -63,9 +64,11 @@ struct dra_publisher {
 	json_t *times;     /* of taints */
 
 	enum step step;
-	bool again;     /* something has changed during a round */
-	bool reread;    /* and it needs the list */
-	bool published; /* the server stores all devices as they are now */
+	bool again;                      /* something has changed during a round */
+	bool reread;                     /* and it needs the list */
+	bool published;                  /* the server stores all devices as they are now */
+	uint64_t written_at, writing_at; /* CLOCK_MONOTONIC: when the slices that the server stores
+					  * were made, 0: not known; and those of this round */
 	char *node_uid;
 	json_t *stored;  /* by name, as the server stores them; NULL: not known */
 	json_t *pending; /* of a list under construction */
@@ -109,13 +112,12 @@ static const char *version_of(const json_t *object)
 
 static void plan(sd_event_source *timer, uint64_t delay)
 {
-	(void)sd_event_source_set_time(timer, now_usec(CLOCK_MONOTONIC) + delay);
-	(void)sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
+	timing_plan(timer, now_usec(CLOCK_MONOTONIC) + delay);
 }
 
-static bool is_planned(sd_event_source *timer)
+static void plan_within(sd_event_source *timer, uint64_t delay)
 {
-	return sd_event_source_get_enabled(timer, NULL) > 0;
+	timing_plan_by(timer, now_usec(CLOCK_MONOTONIC) + delay);
 }
 
 static void forget_writes(struct dra_publisher *publisher)
@@ -173,6 +175,7 @@ static void end_round(struct dra_publisher *publisher)
 	publisher->step = STEP_IDLE;
 	publisher->delay = 0;
 	publisher->published = !publisher->again;
+	publisher->written_at = publisher->reread ? 0 : publisher->writing_at;
 	if (publisher->n_writes > 0)
 		save_memory(publisher);
 	forget_writes(publisher);
@@ -181,7 +184,7 @@ static void end_round(struct dra_publisher *publisher)
 	if (publisher->again)
 		plan(publisher->round_timer, COALESCE_TIME);
 	publisher->again = false;
-	if (!publisher->watching && !is_planned(publisher->watch_timer))
+	if (!publisher->watching && !timing_is_planned(publisher->watch_timer))
 		start_watch(publisher);
 }
 
@@ -190,6 +193,7 @@ static void fail_round(struct dra_publisher *publisher, const struct dra_answer 
 {
 	publisher->step = STEP_IDLE;
 	publisher->again = publisher->published = false;
+	publisher->written_at = 0;
 	forget_writes(publisher);
 	forget_node(publisher);
 	(void)sd_event_source_set_enabled(publisher->slow_timer, SD_EVENT_OFF);
@@ -528,6 +532,7 @@ static int make_writes(struct dra_publisher *publisher)
 static void write_changes(struct dra_publisher *publisher)
 {
 	publisher->step = STEP_WRITE;
+	publisher->writing_at = now_usec(CLOCK_MONOTONIC);
 	if (make_writes(publisher) < 0)
 		fail_round_text(publisher, "out of memory");
 	else
@@ -727,10 +732,11 @@ static void check(struct dra_publisher *publisher)
 {
 	publisher->reread = true;
 	publisher->published = false;
+	publisher->written_at = 0;
 	if (publisher->step != STEP_IDLE)
 		publisher->again = true;
 	else if (publisher->delay == 0)
-		plan(publisher->round_timer, COALESCE_TIME);
+		plan_within(publisher->round_timer, COALESCE_TIME);
 }
 
 /* --- the watch --- */
@@ -778,7 +784,7 @@ static void on_event(const json_t *event, void *userdata)
 		return;
 	(void)json_object_set_new(publisher->seen, name,
 		streq(type, "DELETED") ? json_null() : json_string(version_of(object)));
-	plan(publisher->suspicion_timer, SUSPICION_TIME);
+	plan_within(publisher->suspicion_timer, SUSPICION_TIME);
 }
 
 static void set_watch_failure(struct dra_publisher *publisher, const char *failure)
@@ -808,7 +814,7 @@ static int on_watch_timer(sd_event_source *source, uint64_t usec, void *userdata
 static void on_watch_end(const struct dra_answer *answer, void *userdata)
 {
 	struct dra_publisher *publisher = userdata;
-	bool worked = !is_planned(publisher->watch_timer);
+	bool worked = !timing_is_planned(publisher->watch_timer);
 
 	publisher->watching = false;
 	if (worked && !answer->failure) {
@@ -861,7 +867,7 @@ int dra_publisher_set(struct dra_publisher *publisher, json_t *resources, json_t
 	if (publisher->step != STEP_IDLE)
 		publisher->again = true;
 	else if (publisher->delay == 0)
-		plan(publisher->round_timer, COALESCE_TIME);
+		plan_within(publisher->round_timer, COALESCE_TIME);
 	return 0;
 }
 
@@ -874,6 +880,11 @@ void dra_publisher_registered(struct dra_publisher *publisher)
 const json_t *dra_publisher_published(const struct dra_publisher *publisher)
 {
 	return publisher->published ? publisher->resources : NULL;
+}
+
+bool dra_publisher_has_published(const struct dra_publisher *publisher, uint64_t since)
+{
+	return publisher->published || publisher->written_at > since;
 }
 
 json_t *dra_publisher_names(const struct dra_publisher *publisher)
@@ -902,8 +913,12 @@ int dra_publisher_new(sd_event *event, struct dra_api *api, const char *driver, 
 	r = sd_event_add_time(event, &publisher->round_timer, CLOCK_MONOTONIC, USEC_INFINITY,
 		USEC_PER_MSEC, on_round, publisher);
 	if (r >= 0)
+		r = sd_event_source_set_enabled(publisher->round_timer, SD_EVENT_OFF);
+	if (r >= 0)
 		r = sd_event_add_time(event, &publisher->suspicion_timer, CLOCK_MONOTONIC,
 			USEC_INFINITY, 100 * USEC_PER_MSEC, on_suspicion, publisher);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(publisher->suspicion_timer, SD_EVENT_OFF);
 	if (r >= 0)
 		r = sd_event_add_time(event, &publisher->watch_timer, CLOCK_MONOTONIC,
 			USEC_INFINITY, USEC_PER_MSEC, on_watch_timer, publisher);

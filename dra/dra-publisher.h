@@ -42,6 +42,10 @@ void dra_publisher_registered(struct dra_publisher *publisher);
  * not. For the handler; the publisher owns the result. */
 const json_t *dra_publisher_published(const struct dra_publisher *publisher);
 
+/* Whether the server stores the devices as they were at that time (CLOCK_MONOTONIC) or later. While
+ * devices change all the time, the function above may never return them. */
+bool dra_publisher_has_published(const struct dra_publisher *publisher, uint64_t since);
+
 /* The resource and id of each device, see struct dra_inventory. The publisher owns the result. */
 json_t *dra_publisher_names(const struct dra_publisher *publisher);
 

@@ -27,6 +27,7 @@ struct target {
 	char *key;
 	json_t *order, *uids;           /* uids: NULL: not ordered any more */
 	json_t *claim;                  /* by which it has the device; NULL: by a device plugin */
+	uint64_t ordered_at;            /* CLOCK_MONOTONIC: since when the order is as it is */
 	char uid[DRA_CLAIM_ID_MAX + 1]; /* of the pod; "": not known yet */
 	enum eviction_result state;
 	char text[CONTROL_TEXT_MAX];
@@ -103,6 +104,8 @@ static int order_target(
 			return r;
 		evictor->targets[evictor->n_targets++] = TAKE_PTR(added);
 	}
+	if (!target->order || !json_equal(target->order, order))
+		target->ordered_at = now_usec(CLOCK_MONOTONIC);
 	json_decref(target->order);
 	json_decref(target->uids);
 	json_decref(target->claim);
@@ -313,8 +316,8 @@ static bool is_shown(const struct evictor *evictor, const struct target *target,
 	if (target->claim) {
 		(void)snprintf(ret_text, CONTROL_TEXT_MAX,
 			"the ResourceSlices in the API server do not have the taint yet");
-		return !evictor->options.is_published(
-			text_of(target->claim, "driver"), evictor->options.userdata);
+		return !evictor->options.has_published(text_of(target->claim, "driver"),
+			target->ordered_at, evictor->options.userdata);
 	}
 	shown = eviction_allocatable(evictor->node, resource);
 	if (!evictor->node)

@@ -28,8 +28,9 @@ struct evictor_options {
 	sd_event *event;
 	struct dra_api *api;
 	const char *node; /* outlives the object */
-	/* Whether the API server stores the devices of a DRA driver as they are now. */
-	bool (*is_published)(const char *driver, void *userdata);
+	/* Whether the API server stores the devices of a DRA driver as they were at that time
+	 * (CLOCK_MONOTONIC) or later. */
+	bool (*has_published)(const char *driver, uint64_t since, void *userdata);
 	/* Called when the state of a pod has changed. */
 	void (*on_pod)(const struct evictor_pod *pod, void *userdata);
 	void *userdata;

@@ -8,6 +8,7 @@
 #include "common/json-read.h"
 #include "common/sealed.h"
 #include "common/text.h"
+#include "dra/timing.h"
 
 /* From a change to its write. Resources report one after the other at a start. */
 #define COALESCE_TIME (500 * USEC_PER_MSEC)
@@ -16,20 +17,15 @@ struct label_writer {
 	struct dra_api *api;
 	const char *node;
 	sd_event_source *timer;
-	json_t *wanted; /* see CLUSTER_LABELS; NULL: nothing is known yet */
-	json_t *labels; /* all of the Node; NULL: not known */
-	json_t *owned;  /* by resource, an array of the names of labels that are devplugd's */
-	uint64_t wrote; /* CLOCK_MONOTONIC: the last write; 0: none */
-	uint64_t delay; /* of the last retry; 0: the last request succeeded */
+	json_t *wanted;      /* see CLUSTER_LABELS; NULL: nothing is known yet */
+	json_t *labels;      /* all of the Node; NULL: not known */
+	json_t *owned;       /* by resource, an array of the names of labels that are devplugd's */
+	uint64_t wrote;      /* CLOCK_MONOTONIC: the last write; 0: none */
+	uint64_t delay;      /* of the last retry; 0: the last request succeeded */
+	uint64_t not_before; /* CLOCK_MONOTONIC: when a failed request is repeated */
 	bool asking;
 	char *failure; /* that the supervisor knows; NULL: it knows nothing */
 };
-
-static void plan(struct label_writer *writer, uint64_t at)
-{
-	(void)sd_event_source_set_time(writer->timer, at);
-	(void)sd_event_source_set_enabled(writer->timer, SD_EVENT_ONESHOT);
-}
 
 static void report(struct label_writer *writer, const char *failure)
 {
@@ -200,7 +196,9 @@ static void forget_node(struct label_writer *writer)
 static void fail(struct label_writer *writer, const struct dra_answer *answer)
 {
 	forget_node(writer);
-	plan(writer, now_usec(CLOCK_MONOTONIC) + dra_api_retry_delay(&writer->delay, answer));
+	writer->not_before =
+		now_usec(CLOCK_MONOTONIC) + dra_api_retry_delay(&writer->delay, answer);
+	timing_plan(writer->timer, writer->not_before);
 	report(writer, answer->failure);
 }
 
@@ -231,7 +229,7 @@ static void on_written(const struct dra_answer *answer, void *userdata)
 
 	/* What has changed meanwhile is written after the pause. */
 	if (take_answer(writer, answer))
-		plan(writer, writer->wrote + LABEL_WRITER_PAUSE);
+		timing_plan(writer->timer, writer->wrote + LABEL_WRITER_PAUSE);
 }
 
 static void request(struct label_writer *writer, const char *method, const json_t *body,
@@ -260,10 +258,12 @@ static void write_changes(struct label_writer *writer)
 		request(writer, "PATCH", body, on_written);
 	} else if (*changes.why) {
 		fail(writer, &(const struct dra_answer){ .failure = changes.why });
+		/* Other labels may not have the conflict. */
+		writer->not_before = 0;
 	} else {
 		writer->delay = 0;
 		forget_node(writer);
-		plan(writer, now_usec(CLOCK_MONOTONIC) + LABEL_WRITER_INTERVAL);
+		timing_plan(writer->timer, now_usec(CLOCK_MONOTONIC) + LABEL_WRITER_INTERVAL);
 		report(writer, "");
 	}
 	json_decref(changes.labels);
@@ -297,6 +297,7 @@ int label_writer_take(struct label_writer *writer, struct control_message *messa
 {
 	_cleanup_free_ char *text = NULL;
 	json_t *wanted;
+	uint64_t at;
 	size_t size;
 	int r;
 
@@ -312,11 +313,10 @@ int label_writer_take(struct label_writer *writer, struct control_message *messa
 	writer->wanted = wanted;
 	/* Its result is sent, also if that is the same. */
 	free(TAKE_PTR(writer->failure));
+	at = MAX_OF(now_usec(CLOCK_MONOTONIC) + COALESCE_TIME, writer->wrote + LABEL_WRITER_PAUSE);
 	/* The end of a request plans the next one. */
 	if (!writer->asking)
-		plan(writer,
-			MAX_OF(now_usec(CLOCK_MONOTONIC) + COALESCE_TIME,
-				writer->wrote + LABEL_WRITER_PAUSE));
+		timing_plan_by(writer->timer, MAX_OF(at, writer->not_before));
 	return 0;
 }
 

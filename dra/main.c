@@ -271,13 +271,13 @@ static int handle_look_up(struct driver_process *process, struct control_message
 }
 
 /* For resources whose driver is not served here, nothing waits. */
-static bool is_published(const char *driver, void *userdata)
+static bool has_published(const char *driver, uint64_t since, void *userdata)
 {
 	const struct driver_process *process = userdata;
 
 	for (size_t i = 0; i < process->n_drivers; i++)
 		if (streq(served_driver_name(process->drivers[i]), driver))
-			return served_driver_is_published(process->drivers[i]);
+			return served_driver_has_published(process->drivers[i], since);
 	return true;
 }
 
@@ -295,7 +295,7 @@ static int make_evictor(struct driver_process *process)
 		.event = process->event,
 		.api = process->api,
 		.node = process->node_name,
-		.is_published = is_published,
+		.has_published = has_published,
 		.on_pod = on_pod,
 		.userdata = process,
 	};

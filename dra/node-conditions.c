@@ -9,6 +9,7 @@
 #include "common/json-read.h"
 #include "common/node-condition.h"
 #include "common/text.h"
+#include "dra/timing.h"
 
 /* From a change to its write. A process that is replaced at once changes nothing. */
 #define COALESCE_TIME (500 * USEC_PER_MSEC)
@@ -26,12 +27,6 @@ struct node_conditions {
 	uint64_t delay;   /* of the last retry; 0: the last request succeeded */
 	bool asking;
 };
-
-static void plan(struct node_conditions *conditions, uint64_t at)
-{
-	(void)sd_event_source_set_time(conditions->timer, at);
-	(void)sd_event_source_set_enabled(conditions->timer, SD_EVENT_ONESHOT);
-}
 
 /* --- what is written --- */
 
@@ -106,7 +101,7 @@ static void fail(struct node_conditions *conditions, const struct dra_answer *an
 {
 	json_decref(conditions->stored);
 	conditions->stored = NULL;
-	plan(conditions,
+	timing_plan(conditions->timer,
 		now_usec(CLOCK_MONOTONIC) + dra_api_retry_delay(&conditions->delay, answer));
 	conditions->on_result(answer->failure, conditions->userdata);
 }
@@ -138,7 +133,7 @@ static void on_written(const struct dra_answer *answer, void *userdata)
 	take_node(conditions, answer->body);
 	conditions->delay = 0;
 	/* What has changed meanwhile is written after the pause. */
-	plan(conditions, conditions->wrote + NODE_CONDITIONS_PAUSE);
+	timing_plan(conditions->timer, conditions->wrote + NODE_CONDITIONS_PAUSE);
 	conditions->on_result("", conditions->userdata);
 }
 
@@ -164,7 +159,7 @@ static void write_changes(struct node_conditions *conditions)
 		conditions->all_due = now + NODE_CONDITIONS_HEARTBEAT;
 	if (json_array_size(changes) == 0) {
 		conditions->delay = 0;
-		plan(conditions, conditions->all_due);
+		timing_plan(conditions->timer, conditions->all_due);
 		conditions->on_result("", conditions->userdata);
 		return;
 	}
@@ -209,7 +204,7 @@ void node_conditions_set(struct node_conditions *conditions, json_t *wanted)
 	conditions->wanted = wanted;
 	/* A failure delays the next request, and the end of a request plans it. */
 	if (!same && !conditions->asking && conditions->delay == 0)
-		plan(conditions,
+		timing_plan_by(conditions->timer,
 			MAX_OF(now + COALESCE_TIME, conditions->wrote + NODE_CONDITIONS_PAUSE));
 }
 

@@ -215,9 +215,9 @@ const char *served_driver_name(const struct served_driver *driver)
 	return driver->name;
 }
 
-bool served_driver_is_published(const struct served_driver *driver)
+bool served_driver_has_published(const struct served_driver *driver, uint64_t since)
 {
-	return dra_publisher_published(driver->publisher);
+	return dra_publisher_has_published(driver->publisher, since);
 }
 
 uint64_t served_driver_number(const struct served_driver *driver)

@@ -30,8 +30,8 @@ int served_driver_new(
 uint64_t served_driver_number(const struct served_driver *driver);
 const char *served_driver_name(const struct served_driver *driver);
 
-/* Whether the API server stores the devices of its resources as they are now. */
-bool served_driver_is_published(const struct served_driver *driver);
+/* See dra_publisher_has_published(). */
+bool served_driver_has_published(const struct served_driver *driver, uint64_t since);
 
 /* The names of its resources, in the order of the configuration. The supervisor gets a report again
  * of each whose devices are published. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API server is slow, away, or answers with each kind of failure: what is prepared goes on."""
 import concurrent.futures
+import itertools
 import os
 import resource
 import time
@@ -120,6 +121,29 @@ class DraFaults(DraTest):
     def test_watch_that_ends(self):
         """The same for watches that end at once without an error."""
         self.check_watches("empty", "")
+
+    def test_changes_without_a_pause(self):
+        """A device that changes again and again delays no taint of another resource of the driver."""
+        health = self.node.path("health")
+        texts = itertools.count()
+        self.serve_api()
+        probe = f'health = ( {{ probe = "file"; path = "{health}"; healthy = "ok"; missing = "healthy"; }} );'
+        self.begin(self.resource("gpu"), self.resource("fpga", probe, count=1))
+        self.await_pool(lambda pool: len(pool) == 4)
+        name = self.api.device_named("vendor.example/gpu", 0)
+
+        def change():
+            with open(f"{health}.new", "w") as file:
+                file.write(f"text {next(texts)}")
+            os.rename(file.name, health)
+
+        def tainted(pool):
+            change()
+            return "taints" in pool[name]
+
+        change()
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0").returncode, 0)
+        self.await_pool(tainted)
 
     def test_slow_server(self):
         """Each answer takes a second: all works, and nothing is a failure."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device that fails with the severity "evict" loses its pods, by the Eviction API, after the cluster knows of the failure; and nothing
 else loses a pod."""
+import itertools
 import json
 import os
 import signal
@@ -435,6 +436,21 @@ class EvictionByTaint(DraTest):
         self.assertEqual(seen, [[(heat, "NoSchedule")], [(heat, "NoExecute")]])
         failure, = self.saved_plans()["resources"][self.GPUS]["failures"]
         self.assertGreaterEqual(failure["begun"] - failure["since"], 4000000)
+
+    def test_changes_without_a_pause(self):
+        """A device that changes again and again delays no eviction from another one."""
+        texts = itertools.count()
+        self.begin_evicting()
+        self.claim("1", "gpu-0", status={"extendedResourceClaimStatus": {"resourceClaimName": "claim-1"}})
+
+        def look():
+            self.write("gpu-1", f"text {next(texts)}")
+            return (self.pod_state("gpu-0", "1") or ("",))[0] == "evicted"
+
+        self.write("gpu-0", "hot")
+        until(lambda: self.failures().get("gpu-0", {}).get("state") == "held", "the hold")
+        self.assertEqual(self.ctl("evict", self.GPUS).returncode, 0)
+        until(look, "the eviction")
 
     def test_other_claims(self):
         """A claim that was made again under its name evicts nothing."""

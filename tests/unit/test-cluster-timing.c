@@ -205,6 +205,7 @@ static void store_condition(const char *status)
 static void test_conditions(void **state)
 {
 	_cleanup_(node_conditions_freep) struct node_conditions *conditions = NULL;
+	uint64_t written;
 
 	assert_int_equal(
 		node_conditions_new(event, NULL, "n", on_condition_result, NULL, &conditions), 0);
@@ -225,6 +226,18 @@ static void test_conditions(void **state)
 	node_conditions_set(conditions, condition("True"));
 	expect_request(2 * USEC_PER_SEC, "PATCH", NODE "/status");
 	assert_string_equal(written_status(), "True");
+	written = now;
+	/* Changes without a pause. */
+	store_condition("True");
+	for (unsigned i = 0; !request.on_answer && i < 100; i++) {
+		node_conditions_set(conditions, condition(i % 2 == 0 ? "Unknown" : "False"));
+		(void)time_to_request(200 * USEC_PER_MSEC);
+	}
+	assert_non_null(request.on_answer);
+	assert_in_range(now - written, 0, 3 * USEC_PER_SEC);
+	store_condition(written_status());
+	node_conditions_set(conditions, condition("True"));
+	expect_request(2 * USEC_PER_SEC, "PATCH", NODE "/status");
 	expect_retries(nothing, RETRY_LIMIT);
 	expect_limited_pause();
 	assert_string_equal(condition_failure, "refused");
@@ -263,6 +276,7 @@ static void store_label(const char *value)
 static void test_labels(void **state)
 {
 	_cleanup_(label_writer_freep) struct label_writer *writer = NULL;
+	uint64_t changed;
 
 	assert_int_equal(label_writer_new(event, NULL, "n", &writer), 0);
 	want_label(writer, "x");
@@ -285,18 +299,38 @@ static void test_labels(void **state)
 		assert_string_equal(written_label(), "x");
 		store_label("x");
 	}
-	want_label(writer, "y");
-	expect_request(2 * USEC_PER_SEC, "GET", NODE);
+	/* Changes without a pause. */
+	changed = now;
+	for (unsigned i = 0; !request.on_answer && i < 100; i++) {
+		want_label(writer, "y");
+		(void)time_to_request(200 * USEC_PER_MSEC);
+	}
+	assert_non_null(request.on_answer);
+	assert_in_range(now - changed, 0, 2 * USEC_PER_SEC);
+	/* A change does not shorten the pause for which the server asks. */
+	refuse(429, 30);
+	for (unsigned i = 0; i < 20; i++) {
+		want_label(writer, "y");
+		assert_int_equal(time_to_request(USEC_PER_SEC), USEC_INFINITY);
+	}
+	expect_request(20 * USEC_PER_SEC, "GET", NODE);
+	store_label("x");
+	expect_request(0, "PATCH", NODE);
+	assert_string_equal(written_label(), "y");
+	store_label("y");
+	assert_int_equal(time_to_request(4 * USEC_PER_SEC), USEC_INFINITY);
+	want_label(writer, "z");
+	expect_request(USEC_PER_SEC, "GET", NODE);
 	expect_retries(nothing, RETRY_LIMIT);
 	expect_limited_pause();
 	store_label("x");
 	expect_request(0, "PATCH", NODE);
-	assert_string_equal(written_label(), "y");
+	assert_string_equal(written_label(), "z");
 }
 
 /* --- evictions --- */
 
-static bool is_published(const char *driver, void *userdata)
+static bool has_published(const char *driver, uint64_t since, void *userdata)
 {
 	return true;
 }
@@ -337,7 +371,7 @@ static void test_evictions(void **state)
 
 	assert_int_equal(evictor_new(&(const struct evictor_options){ .event = event,
 					     .node = "n",
-					     .is_published = is_published,
+					     .has_published = has_published,
 					     .on_pod = on_pod,
 					     .userdata = &n_evicted },
 				 &evictor),

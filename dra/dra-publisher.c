@@ -399,10 +399,15 @@ static int add_write(
 
 /* --- comparison --- */
 
-/* The stored slice whose name begins with that number, or NULL. `taken` contains the names that
- * have been found. */
-static json_t *find_stored(
-	const struct dra_publisher *publisher, size_t number, const json_t *taken)
+static const char *pool_of(const json_t *slice)
+{
+	return text_of(json_object_get(json_object_get(slice, "spec"), "pool"), "name");
+}
+
+/* The stored slice of the wanted one's pool whose name begins with that number, or NULL: the API
+ * server lets no slice change its pool. `taken` contains the names that have been found. */
+static json_t *find_stored(const struct dra_publisher *publisher, size_t number,
+	const json_t *wanted, const json_t *taken)
 {
 	json_t *object;
 	const char *name;
@@ -412,6 +417,7 @@ static json_t *find_stored(
 	json_object_foreach(publisher->stored, name, object)
 	{
 		if (startswith(name, prefix) && !json_object_get(taken, name) &&
+			streq(pool_of(object), pool_of(wanted)) &&
 			generation_of(object) <= GENERATION_MAX)
 			return object;
 	}
@@ -428,7 +434,8 @@ static int compare_slice(struct dra_publisher *publisher, const struct dra_pool 
 	size_t number, struct comparison *comparison, bool count)
 {
 	json_auto_t *wanted = dra_slice_object(pool, &publisher->inventory, number);
-	json_t *stored = find_stored(publisher, number, comparison->taken), *object;
+	json_t *stored = find_stored(publisher, number, wanted, comparison->taken);
+	json_t *object;
 
 	if (!wanted)
 		return -ENOMEM;

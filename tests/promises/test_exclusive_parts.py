@@ -380,6 +380,19 @@ class ExclusiveClaims(DraTest):
         return {re.search(r":(p\d+\+?)", device["attributes"]["id"]["string"])[1]: (spec["pool"]["name"], "consumesCounters" in device)
                 for spec in specs for device in spec.get("devices", [])}
 
+    def test_number_of_slices_that_grows(self):
+        """A slice more of the other devices, and back: the slices of the two pools are numbered in one row."""
+        self.serve_api(release="1.37")
+        self.add_nodes(4)
+        counts = {"card": 2, "part": 4, "gpu": 64}
+        self.begin(*self.resources(2, 2), self.resource("gpu", count=counts["gpu"]))
+        self.await_devices(**counts)
+        for count in (65, 64):
+            self.configure(*self.resources(2, 2), self.resource("gpu", count=count))
+            self.node.reload()
+            self.await_devices(**{**counts, "gpu": count})
+            until(lambda: self.dra()["api_failure"] == "", "no failure")
+
     def upgrade(self, before, after, resource):
         """Another release of the API server, while a claim has the first device. Returns the claim."""
         self.serve_api(release=before)
@@ -411,6 +424,18 @@ class ExclusiveClaims(DraTest):
         self.assertIsNone(self.schedule("b", "part", 3))
         self.unprepare(("default", "a", claim["metadata"]["uid"]))
         until(lambda: self.pools() == counted, "all to have counters")
+
+    def test_many_cards_get_counters(self):
+        """With several slices in each pool."""
+        self.serve_api(release="1.35")
+        self.start(cards=70)
+        self.await_devices(card=70, part=0)
+        self.api.kubernetes = Release("1.37")
+        self.node.stop()
+        self.node.start()
+        self.register_again()
+        self.await_devices(card=70, part=140)
+        until(lambda: self.dra()["api_failure"] == "", "no failure")
 
     def test_server_that_loses_counters(self):
         claim = self.upgrade("1.37", "1.35", "part")

@@ -42,6 +42,7 @@ struct driver_process {
 	size_t n_drivers;
 	uint64_t last_question;
 	json_t *devices;             /* by resource, as far as they are known */
+	json_t *listed;              /* names of the resources of all drivers */
 	json_t *held, *claims;       /* see CLUSTER_HELD */
 	struct claim_lookup *lookup; /* NULL before the first question */
 	struct node_report *report;  /* NULL: nothing is reported */
@@ -111,6 +112,37 @@ static int configure_driver(struct driver_process *process, json_t *settings, bo
 	return r;
 }
 
+static json_t *list_names(const json_t *drivers)
+{
+	json_t *names = json_object(), *driver, *name;
+	size_t i, k;
+
+	json_array_foreach(drivers, i, driver)
+	{
+		json_array_foreach(json_object_get(driver, "resources"), k, name)
+		{
+			(void)json_object_set_new(
+				names, json_string_value(name) ?: "", json_true());
+		}
+	}
+	return names;
+}
+
+/* A resource that comes back under its name has no devices before it reports them. */
+static void forget_removed(struct driver_process *process, const json_t *drivers)
+{
+	json_auto_t *before = process->listed;
+	const char *name;
+	json_t *listed;
+
+	process->listed = list_names(drivers);
+	json_object_foreach(before, name, listed)
+	{
+		if (!json_object_get(process->listed, name))
+			(void)json_object_del(process->devices, name);
+	}
+}
+
 static int handle_configure(struct driver_process *process, struct control_message *message)
 {
 	_cleanup_free_ char *text = NULL;
@@ -134,6 +166,7 @@ static int handle_configure(struct driver_process *process, struct control_messa
 	if (!process->node_name)
 		return -ENOMEM;
 	dra_api_set_node(process->api, process->node_name, settled);
+	forget_removed(process, drivers);
 	json_array_foreach(drivers, i, driver)
 	{
 		if (r >= 0)
@@ -453,6 +486,7 @@ static void process_done(struct driver_process *process)
 	(void)evictor_free(process->evictor);
 	(void)dra_api_free(process->api);
 	json_decref(process->devices);
+	json_decref(process->listed);
 	json_decref(process->held);
 	json_decref(process->claims);
 	json_decref(process->evicting);

@@ -596,8 +596,8 @@ uint64_t dra_send_devices(struct dra *dra, struct child *child)
 {
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
-	if (child->devices_fd < 0 || child->devices_passed_on || !wants_devices(dra, child) ||
-		!auxiliary_is_running(dra->process))
+	if (child->devices_fd < 0 || child->leaving || child->devices_passed_on ||
+		!wants_devices(dra, child) || !auxiliary_is_running(dra->process))
 		return USEC_INFINITY;
 	if (now < child->devices_not_before)
 		return child->devices_not_before;

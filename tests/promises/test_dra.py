@@ -9,7 +9,7 @@ import unittest
 from api_server import Release
 from dra_kubelet import HealthStream
 from dra_node import DRIVER, DraTest
-from node import SEED, remove_tree, runs_no_programs, scaled, until
+from node import SEED, make_node, remove_tree, runs_no_programs, scaled, until
 from nvidia_host import UNKNOWN, NvidiaHost, address, uuid
 
 
@@ -250,6 +250,33 @@ class Dra(DraTest):
         self.api.change("DELETED", next(iter(self.api.slices)))
         self.await_pool(lambda pool: len(pool) == 1)
         self.assertEqual(set(seen), {"gpu-0", "gpu-2"})
+
+    def test_resource_that_comes_back(self):
+        """A resource that was removed has no devices when it comes back, until it reports them."""
+        root, away = self.node.path("root"), self.node.path("away")
+        os.makedirs(os.path.join(root, "dev"))
+        make_node(os.path.join(root, "dev/x0"))
+        resource = f'{{ name = "vendor.example/gpu"; driver = "path"; match = "/dev/x*"; host_root = "{root}"; serve = "dra"; }}'
+        self.serve_api()
+        self.begin(resource, self.resource("nic"))
+        self.await_pool(lambda pool: len(pool) == 4)
+        self.configure(self.resource("nic"))
+        self.node.reload()
+        self.await_pool(lambda pool: len(pool) == 3)
+        # It cannot report any device.
+        os.rename(root, away)
+        self.configure(resource, self.resource("nic", count=4))
+        self.node.reload()
+        pool = self.await_pool(lambda pool: len(pool) > 3)
+        self.assertEqual({device["attributes"]["resource"]["string"] for device in pool.values()}, {"vendor.example/nic"})
+        os.rename(away, root)
+        self.node.reload()
+        self.await_pool(lambda pool: len(pool) == 5)
+        # It is served in another way meanwhile.
+        for serve, count in (("plugin", 4), ("dra", 5)):
+            self.configure(resource.replace('"dra"', f'"{serve}"'), self.resource("nic", count=4), text="cluster = { report = true; };")
+            self.node.reload()
+            self.await_pool(lambda pool: len(pool) == count)
 
     def test_held_devices_without_resource(self):
         """A device that a claim holds stays in the slices when its resource is removed or moves to the device plugin, and

@@ -81,7 +81,7 @@ static int describe(const char *root, const char *directory, const char *chip,
 
 	r = sysfs_read_node(root, directory, &node);
 	if (r == -ENOENT)
-		r = device_set_problem(device, "it has no device node: load its driver");
+		r = device_set_lack(device, "it has no device node: load its driver");
 	else if (r >= 0)
 		r = device_add_node(device, node, node, permissions);
 	if (r >= 0)

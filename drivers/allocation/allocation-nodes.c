@@ -143,8 +143,7 @@ static int collect_device_nodes(
 	const struct device *device = build->values.device;
 	int r;
 
-	/* Without its driver, a function has no nodes: a container would start without it. */
-	if (device->problem && device->n_nodes == 0 && build_wants(build, true))
+	if (device->lacks_node && build_wants(build, true))
 		return error_set(build->error, -ENOENT, "device \"%s\" of %s cannot be used: %s",
 			device->id, build->declaration->name, device->problem);
 	for (size_t i = 0; i < device->n_nodes; i++) {

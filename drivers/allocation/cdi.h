@@ -50,8 +50,8 @@ const char *cdi_version(const json_t *spec);
 /* The "fileMode" of the nodes, or CDI_UNSET. */
 int64_t cdi_file_mode(const struct cdi_spec *spec);
 
-/* Makes the document for all existing devices (snapshot_existing()). A device that lacks a node
- * now, or has a problem and no node, is left out, and its id is added to `left_out`. NULL if no
- * device remains, which CDI does not allow. Returns 0 or -ENOMEM. */
+/* Makes the document for all existing devices (snapshot_existing()). A device that lacks a node is
+ * left out, and its id is added to `left_out`. NULL if no device remains, which CDI does not allow.
+ * Returns 0 or -ENOMEM. */
 int cdi_spec_build(const struct declaration *declaration, const struct snapshot *snapshot,
 	const char *root, json_t **ret_spec, struct strings *left_out);

@@ -119,7 +119,7 @@ static int add_nodes(struct device *device, const struct drm_match *match, const
 			r = add_by_path(device, match, gpu, nodes[i].node, nodes[i].kind);
 	}
 	if (r >= 0 && !any)
-		r = device_set_problem(device, "its driver %s creates no %s node",
+		r = device_set_lack(device, "its driver %s creates no %s node",
 			*gpu->driver ? gpu->driver : "(none)",
 			match->nodes == DRM_NODES_RENDER ? "render" : "card");
 	return r;

@@ -67,6 +67,8 @@ void saved_device_write(struct json_writer *writer, const struct device *device)
 		write_member(writer, ",\"info\":", device->info);
 	if (device->problem)
 		write_member(writer, ",\"problem\":", device->problem);
+	if (device->lacks_node)
+		json_write_text(writer, ",\"lacks_node\":true");
 	json_write_text(writer, "}");
 }
 
@@ -205,14 +207,14 @@ int saved_device_read(const char *id, const json_t *json, struct device **ret)
 	_cleanup_device_ struct device *device = NULL;
 	char made[DEVICE_ID_MAX + 1];
 	struct error error;
-	int r;
+	int lacks_node = 0, r;
 
 	device_id_make(id, made);
 	if (!streq(id, made) ||
-		json_unpack((json_t *)json, "{s?:s, s?:s, s?:s, s?:o, s:o, s:o, s:o, s:o}",
-			"anchor", &anchor, "info", &info, "problem", &problem, "attributes",
-			&attributes, "numa", &numa, "claims", &claims, "nodes", &nodes, "variables",
-			&variables) < 0 ||
+		json_unpack((json_t *)json, "{s?:s, s?:s, s?:s, s?:b, s?:o, s:o, s:o, s:o, s:o}",
+			"anchor", &anchor, "info", &info, "problem", &problem, "lacks_node",
+			&lacks_node, "attributes", &attributes, "numa", &numa, "claims", &claims,
+			"nodes", &nodes, "variables", &variables) < 0 ||
 		(anchor && form_absolute_path(anchor, &error) < 0) ||
 		(problem && !sysfs_is_text(problem)))
 		return -EBADMSG;
@@ -233,6 +235,7 @@ int saved_device_read(const char *id, const json_t *json, struct device **ret)
 		r = read_info(info, device);
 	if (r >= 0 && problem)
 		r = device_set_problem(device, "%s", problem);
+	device->lacks_node = lacks_node;
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(device);

@@ -196,7 +196,7 @@ int infiniband_add_nodes(struct scan *scan, const struct infiniband_table *table
 	if (r >= 0)
 		r = add_cm(scan, table, names, permissions, device, nodes);
 	if (r >= 0 && !nodes->paths[INFINIBAND_VERBS])
-		r = device_set_problem(device,
+		r = device_set_lack(device,
 			"has no uverbs node: load the module ib_uverbs and the RDMA driver of the "
 			"card");
 	return r;

@@ -237,6 +237,20 @@ int device_set_problem(struct device *device, const char *format, ...)
 	return r;
 }
 
+int device_set_lack(struct device *device, const char *format, ...)
+{
+	va_list ap;
+	int r;
+
+	device->lacks_node = true;
+	if (device->problem)
+		return 0;
+	va_start(ap, format);
+	r = write_reason(&device->problem, format, ap);
+	va_end(ap);
+	return r;
+}
+
 int device_set_absence(struct device *device, const char *format, ...)
 {
 	va_list ap;
@@ -301,6 +315,7 @@ int device_copy(const struct device *from, struct device *device)
 	device->host_paths = from->host_paths;
 	if (r >= 0 && from->problem)
 		r = device_set_problem(device, "%s", from->problem);
+	device->lacks_node = from->lacks_node;
 	if (r >= 0 && from->absence)
 		r = device_set_absence(device, "%s", from->absence);
 	if (r >= 0 && from->info) {
@@ -396,7 +411,7 @@ bool device_equal(const struct device *a, const struct device *b)
 	if (!streq(a->id, b->id) || a->n_nodes != b->n_nodes || a->n_numa != b->n_numa ||
 		a->n_variables != b->n_variables || a->n_distances != b->n_distances ||
 		a->entry != b->entry || a->host_paths != b->host_paths ||
-		!streq(a->problem ?: "", b->problem ?: "") ||
+		a->lacks_node != b->lacks_node || !streq(a->problem ?: "", b->problem ?: "") ||
 		!streq(a->absence ?: "", b->absence ?: "") ||
 		!streq(a->whole ?: "", b->whole ?: ""))
 		return false;

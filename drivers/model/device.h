@@ -70,9 +70,10 @@ struct device {
 	char *finding_reason;    /* of FINDING_BAD */
 	uint64_t finding_period; /* a change (a reset of the device) makes earlier findings
 				    invalid */
-	char *problem; /* why it cannot be used although it exists; NULL: no problem is known */
-	char *absence; /* why no container can get it, unless one has it; NULL: none, see
-			  device_set_absence() */
+	char *problem;   /* why it cannot be used although it exists; NULL: no problem is known */
+	bool lacks_node; /* the problem, or one of several, is that, see device_set_lack() */
+	char *absence;   /* why no container can get it, unless one has it; NULL: none, see
+			    device_set_absence() */
 	/* The device's own additions to its container; the configuration takes precedence. */
 	struct strings env;         /* "NAME=value" */
 	struct strings annotations; /* "name=value" */
@@ -125,6 +126,10 @@ int device_add_distance(struct device *device, const char *id, unsigned distance
 /* Marks a device that exists but cannot be used ("bound to no driver"): it is listed as unhealthy
  * for that reason until a scan finds no problem. The first of several problems is kept. */
 _printf_(2, 3) int device_set_problem(struct device *device, const char *format, ...);
+
+/* As device_set_problem(), for a device that lacks a node, a mount or a name that a container
+ * needs: no container gets it, not even one that has it and starts again. */
+_printf_(2, 3) int device_set_lack(struct device *device, const char *format, ...);
 
 /* Marks a device of which a part has left the host's view, as it does in a container: while no pod
  * has the device, it is listed as unhealthy for that reason. */

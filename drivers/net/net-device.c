@@ -62,11 +62,11 @@ static bool gives_away(const char *driver)
 static int set_problem(const struct net_function *function, struct device *device)
 {
 	if (!*function->driver)
-		return device_set_problem(device,
+		return device_set_lack(device,
 			"%s is bound to no driver: load the module of its driver, or bind it",
 			function->name);
 	if (gives_away(function->driver))
-		return device_set_problem(device,
+		return device_set_lack(device,
 			"%s is bound to %.64s, not to a driver of network interfaces: driver = "
 			"\"pci\" offers such functions, with access = \"vfio\" or \"uio\"",
 			function->name, function->driver);

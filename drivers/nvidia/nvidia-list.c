@@ -206,7 +206,7 @@ static int add_node(struct entry *entry, struct device *device, const struct mak
 		check_number(entry, node, host, number, sizeof(number));
 	if (!node_state_is_usable(state, false) || *number)
 		return !node->maker ? 0
-				    : device_set_problem(device, "%s %s: %srun \"%s\"", host,
+				    : device_set_lack(device, "%s %s: %srun \"%s\"", host,
 					      *number ? number : node_state_phrase(state),
 					      *number ? "remove it and " : node_state_remedy(state),
 					      node->maker);
@@ -337,10 +337,10 @@ static int set_undefined(const struct entry *entry, struct device *device, const
 	struct stat st;
 
 	if (cdi_dirs->count == 0 && *root && sysroot_is_absent(sysroot_stat(root, "/etc/cdi", &st)))
-		return device_set_problem(device,
+		return device_set_lack(device,
 			"%s is not defined in /run/cdi, and host_root %s has no /etc/cdi: " REMEDY_MOUNT,
 			name, root);
-	return device_set_problem(device, "%s is in no file of %s: " CDI_REMEDY, name,
+	return device_set_lack(device, "%s is in no file of %s: " CDI_REMEDY, name,
 		cdi_dirs->count > 0 ? "container.cdi_dirs" : CDI_DIRECTORIES);
 }
 
@@ -383,11 +383,11 @@ static int expose(struct entry *entry, struct device *device, const struct nvidi
 	if (entry->match->expose == NVIDIA_EXPOSE_NODES)
 		return add_nodes(entry, device, gpu, instance);
 	if (!*uuid && instance)
-		return device_set_problem(device,
+		return device_set_lack(device,
 			"its UUID is not known: add a probe \"nvml\" to \"health\", because only "
 			"NVIDIA's library knows it");
 	if (!*uuid)
-		return device_set_problem(device,
+		return device_set_lack(device,
 			"its UUID is not known before its first use: start nvidia-persistenced, or run nvidia-smi");
 	return entry->match->expose == NVIDIA_EXPOSE_CDI ? add_cdi_name(entry, device, uuid)
 							 : add_visible(device, uuid);

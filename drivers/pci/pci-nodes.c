@@ -40,11 +40,11 @@ static int set_no_nodes(struct pci_scan *pci, struct device *device, const struc
 	if (r < 0)
 		return r;
 	if (!function->driver[0])
-		return device_set_problem(device,
+		return device_set_lack(device,
 			"%s is bound to no driver, so it has no device node: load its driver, or "
 			"read the kernel's log",
 			function->address);
-	return device_set_problem(device, "driver %.64s of %s created no device node%s",
+	return device_set_lack(device, "driver %.64s of %s created no device node%s",
 		function->driver, function->address,
 		match->nodes.count > 0 ? " that match.nodes names" : "");
 }
@@ -78,7 +78,7 @@ static int set_no_uio(
 
 	if (r < 0)
 		return r;
-	return device_set_problem(device, "%s is bound to %.32s, which creates no UIO device: %s",
+	return device_set_lack(device, "%s is bound to %.32s, which creates no UIO device: %s",
 		function->address, function->driver[0] ? function->driver : "no driver", remedy);
 }
 
@@ -137,7 +137,7 @@ static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
 	if (r < 0)
 		return r;
 	if (streq(driver, VHOST_DRIVER))
-		return device_set_problem(device,
+		return device_set_lack(device,
 			"%.32s of %s is bound to " VHOST_DRIVER
 			", which created no device node: read the kernel's log",
 			name, function->address);
@@ -145,11 +145,11 @@ static int add_vdpa(struct pci_scan *pci, const struct pci_match *match,
 	if (r < 0)
 		return r;
 	if (r > 0)
-		return device_set_problem(device,
+		return device_set_lack(device,
 			"%.32s of %s is bound to %.32s, not to " VHOST_DRIVER
 			": the host needs it (%s)",
 			name, function->address, driver, reason);
-	return device_set_problem(device,
+	return device_set_lack(device,
 		"%.32s of %s is bound to %.32s, not to " VHOST_DRIVER
 		": %srun \"driverctl -b vdpa set-override %.32s " VHOST_DRIVER "\"",
 		name, function->address, driver[0] ? driver : "no driver",
@@ -191,12 +191,11 @@ int pci_list_vdpa(
 			function->driver, VIRTIO_DRIVER, remedy);
 		return r < 0
 			? r
-			: device_set_problem(device,
-				  "%s is bound to %s, not to " VIRTIO_DRIVER ": %s",
+			: device_set_lack(device, "%s is bound to %s, not to " VIRTIO_DRIVER ": %s",
 				  function->address,
 				  function->driver[0] ? function->driver : "no driver", remedy);
 	}
-	return device_set_problem(device,
+	return device_set_lack(device,
 		"%s has no vDPA device: run \"vdpa dev add name vdpa-%s mgmtdev pci/%s\"",
 		function->address, function->address, function->address);
 }
@@ -223,7 +222,7 @@ static int add_mdev(struct pci_scan *pci, const char *uuid, const struct pci_mde
 	if (sysroot_is_shortage(r))
 		return r;
 	if (r < 0 || strspn(group, "0123456789") != strlen(group))
-		return device_set_problem(device,
+		return device_set_lack(device,
 			"it has no IOMMU group: load the module that adds VFIO to %s",
 			function->driver[0] ? function->driver : function->address);
 	r = device_add_variable(device, "iommu_group", group);

@@ -199,7 +199,7 @@ static int add_character_device(struct pci_scan *pci, struct device *device,
 	if (r < 0)
 		return r;
 	if (nodes.count == 0)
-		return device_set_problem(device,
+		return device_set_lack(device,
 			"%s has no node in /dev/vfio/devices: the kernel needs "
 			"CONFIG_VFIO_DEVICE_CDEV, or use access = \"vfio\"",
 			function->address);
@@ -361,6 +361,8 @@ int pci_list_vfio(
 		r = add_group(match, &group, key, device);
 	if (r >= 0)
 		r = set_problem(pci, match, function, &group, device);
+	/* Without a group, it has no node. */
+	device->lacks_node = device->lacks_node || !group.name[0];
 	if (r >= 0 && match->access == PCI_VFIO_CDEV)
 		r = add_character_device(pci, device, match, function);
 	return r < 0 ? r : pci_add_network_info(device, function, NULL, NULL);

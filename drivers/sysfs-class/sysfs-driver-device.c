@@ -111,7 +111,7 @@ static int add_node(const struct node_target *target, const char *path, bool opt
 	if (!node_state_is_usable(state, false))
 		return optional
 			? 0
-			: device_set_problem(target->device, "its node %s %s%s", path,
+			: device_set_lack(target->device, "its node %s %s%s", path,
 				  node_state_phrase(state),
 				  state == NODE_MISSING ? "" : ": remove it and load its driver");
 	if (sysroot_stat(root, path, &st) >= 0) {
@@ -132,7 +132,7 @@ static int add_own_nodes(const struct node_target *target, const char *directory
 	if (sysroot_is_shortage(r))
 		return r;
 	if (r == -EBADMSG || r == -EFBIG)
-		return device_set_problem(target->device, "its uevent file has no valid node");
+		return device_set_lack(target->device, "its uevent file has no valid node");
 	r = 0;
 	for (size_t i = 0; i < nodes.count && r >= 0; i++)
 		r = add_node(target, nodes.items[i], false);
@@ -200,7 +200,7 @@ static int add_declared_node(const struct candidates *candidates, const struct s
 		return MIN_OF(r, 0);
 	return optional && r != -EBUSY
 		? 0
-		: device_set_problem(target->device, "node \"%s\": %s", template, error.message);
+		: device_set_lack(target->device, "node \"%s\": %s", template, error.message);
 }
 
 static int add_nodes(const struct candidates *candidates, const struct candidate *candidate,
@@ -221,9 +221,9 @@ static int add_nodes(const struct candidates *candidates, const struct candidate
 			r = sysfs_walk(scan_root(candidates->scan), directory, on_child, &target);
 	}
 	if (r == -E2BIG)
-		return device_set_problem(device, "it has too many devices below it");
+		return device_set_lack(device, "it has too many devices below it");
 	if (r >= 0 && match->child_nodes && device->n_nodes == 0)
-		return device_set_problem(
+		return device_set_lack(
 			device, "neither it nor a device below it has a node: load its driver");
 	return r;
 }
@@ -293,6 +293,6 @@ int candidate_describe(const struct candidates *candidates, const struct candida
 		return r;
 	/* It is disappearing; the event is on its way. */
 	if (r < 0)
-		return device_set_problem(device, "it cannot be read: %s", strerror(-r));
+		return device_set_lack(device, "it cannot be read: %s", strerror(-r));
 	return add_nodes(candidates, candidate, device);
 }

@@ -100,7 +100,7 @@ static int on_device(const char *directory, void *userdata)
 		return r;
 	r = sysfs_read_node(root, directory, &node);
 	if (r == -EBADMSG || r == -EFBIG)
-		return device_set_problem(
+		return device_set_lack(
 			target->device, "the uevent file of its %s has no node", subsystem);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
@@ -114,7 +114,7 @@ static int add_nodes(struct target *target, const struct usb_device *usb)
 {
 	int r = usb_walk(usb, on_device, target);
 
-	return r == -E2BIG ? device_set_problem(target->device, "it has too many devices below it")
+	return r == -E2BIG ? device_set_lack(target->device, "it has too many devices below it")
 			   : r;
 }
 
@@ -127,7 +127,7 @@ static int check_nodes(const struct target *target)
 	if (target->device->n_nodes > 0 || strings_contain(&match->nodes, USB_NO_NODES))
 		return 0;
 	usb_name_nodes(match, nodes, sizeof(nodes));
-	return device_set_problem(
+	return device_set_lack(
 		target->device, "it has no %s%snode: load its driver", nodes, *nodes ? " " : "");
 }
 
@@ -299,7 +299,7 @@ static int add_device(struct scan *scan, const struct usb_match *match,
 		r = add_members(&target, members, n_members);
 	if (r < 0 && !sysroot_is_shortage(r) && target.device)
 		/* It is disappearing; the event is on its way. */
-		return device_set_problem(target.device, "it cannot be read: %s", strerror(-r));
+		return device_set_lack(target.device, "it cannot be read: %s", strerror(-r));
 	return r;
 }
 

@@ -44,6 +44,23 @@ static int send_proposal(struct publishing *publishing, const char *text)
 	return 0;
 }
 
+/* Whether a device was left out that may be in the files without a change that a scan sees. */
+static bool may_find_more(const struct strings *left_out, const struct snapshot *snapshot)
+{
+	size_t k = 0;
+
+	for (size_t i = 0; i < snapshot->n_units && k < left_out->count; i++) {
+		const struct device *device = snapshot_existing(snapshot, i);
+
+		if (!device || !streq(device->id, left_out->items[k]))
+			continue;
+		if (!device->lacks_node)
+			return true;
+		k++;
+	}
+	return false;
+}
+
 /* Makes the text and sends it if it is new. Returns 1 if it was sent, or 0. */
 static int propose(struct publishing *publishing, const struct declaration *declaration,
 	struct snapshot *snapshot)
@@ -59,7 +76,7 @@ static int propose(struct publishing *publishing, const struct declaration *decl
 		return r;
 	publishing->left_out = left_out;
 	left_out = old;
-	if (publishing->left_out.count > 0)
+	if (may_find_more(&publishing->left_out, snapshot))
 		try_again(publishing);
 	if (publishing->made && publishing->text && streq(publishing->text, text))
 		return 0;

@@ -163,6 +163,7 @@ static void test_all_of_it_is_kept(void **state)
 {
 	_cleanup_device_ struct device *function = NULL, *subfunction = NULL;
 	_cleanup_device_ struct device *function_now = NULL, *subfunction_now = NULL;
+	_cleanup_device_ struct device *function_kept = NULL;
 
 	start(PUBLISHED);
 	assert_string_equal(seen(), "0000:3b:02.0 0000:3b:02.1 mlx5_core.sf.4 ");
@@ -190,6 +191,11 @@ static void test_all_of_it_is_kept(void **state)
 	assert_int_equal(subfunction_now->n_nodes, 4);
 	assert_true(subfunction_now->nodes[3].shared);
 	assert_false(subfunction_now->nodes[0].shared);
+	assert_int_equal(device_set_lack(function_now, "no driver"), 0);
+	end();
+	start(PUBLISHED);
+	function_kept = device_of("0000:3b:02.1");
+	assert_true(device_equal(function_now, function_kept));
 }
 
 static json_t *kept(const char *id)
@@ -233,6 +239,7 @@ static void test_an_untrusted_file_is_not_believed(void **state)
 		{ "anchor", "1" },
 		{ "info", "\"{}\"" },
 		{ "problem", "\"a\\nb\"" },
+		{ "lacks_node", "1" },
 	};
 	json_t *device, *good;
 

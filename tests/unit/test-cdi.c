@@ -6,6 +6,7 @@
 #include "allocation-fixture.h"
 #include "cdi-fixture.h"
 #include "inventory-fixture.h"
+#include "nvidia-fixture.h"
 #include "pci-fixture.h"
 
 #include "common/log.h"
@@ -198,7 +199,7 @@ static void test_left_out(void **state)
 	assert_string_equal(left_out.items[0], "card0");
 }
 
-/* With an entry that has only a variable, a container would start without the device. */
+/* With an entry of what remains, a container would start without the device. */
 static void test_without_driver(void **state)
 {
 	_cleanup_strings_ struct strings left_out = { 0 };
@@ -212,12 +213,51 @@ static void test_without_driver(void **state)
 	host_mknod("/dev/vfio/45");
 	host_mknod("/dev/vfio/vfio");
 	start("driver = \"pci\"; match = ( { access = \"vfio\"; vendor = 0x10de; } );\n" KIND
-	      "container = { env = ( \"ADDRESS=${id}\" ); };");
+	      "container = { env = ( \"MODE=x\" ); };");
 	spec = build_spec(&left_out);
 	assert_int_equal(json_array_size(json_object_get(spec, "devices")), 1);
 	json_decref(spec);
 	assert_int_equal(left_out.count, 1);
 	assert_string_equal(left_out.items[0], "0000:03:00.0");
+}
+
+/* The nodes that all GPUs need are not enough. */
+static void test_without_own_node(void **state)
+{
+	_cleanup_strings_ struct strings left_out = { 0 };
+	json_t *spec;
+
+	plant_driver("535.54.03");
+	plant_gpu("0000:3b:00.0", 3, GPU_A, "1\n");
+	plant_gpu("0000:86:00.0", 0, GPU_B, "1\n");
+	host_remove("/dev/nvidia3");
+	start("driver = \"nvidia\"; match = ( { libraries = false; } );" KIND);
+	spec = build_spec(&left_out);
+	assert_int_equal(json_array_size(json_object_get(spec, "devices")), 1);
+	json_decref(spec);
+	assert_int_equal(left_out.count, 1);
+	assert_string_equal(left_out.items[0], GPU_A);
+}
+
+/* A program's device needs no node, and its containers start again also while it is unhealthy. */
+static void test_only_unhealthy(void **state)
+{
+	char text[1024];
+
+	host_mkdir("/run/data");
+	host_write("/list", "{\"version\": 1, \"devices\": [{\"id\": \"a\", \"healthy\": false}]}");
+	(void)snprintf(text, sizeof(text),
+		"driver = \"exec\"; match = ( { command = [ \"/bin/cat\", \"%s/list\" ]; "
+		"interval = 0.1; } );\n" KIND
+		"container = { mounts = ( { host = \"/run/data\"; } ); };",
+		host_root);
+	host_mkdir("/bin");
+	host_symlink("/bin/cat", "/bin/cat");
+	start(text);
+	RUN_UNTIL(told == 1);
+	expect_spec("{'cdiVersion':'0.3.0','devices':[{'containerEdits':{'mounts':[{"
+		    "'containerPath':'/run/data','hostPath':'/run/data','options':['rbind',"
+		    "'rprivate','rw']}]},'name':'a'}],'kind':'vendor.example/card'}");
 }
 
 /* A removed device is in no document, one that is only unhealthy is. */
@@ -444,6 +484,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_document, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_versions, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_without_driver, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_without_own_node, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(test_only_unhealthy, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_left_out, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_removed, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_P17_excluded, setup, inventory_teardown),

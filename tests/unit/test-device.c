@@ -99,6 +99,9 @@ static void test_device_differs(void **state)
 	b->host_paths = 1;
 	assert_false(device_equal(a, b));
 	b->host_paths = 0;
+	b->lacks_node = true;
+	assert_false(device_equal(a, b));
+	b->lacks_node = false;
 	b->variables[0].value[0] = '8';
 	assert_false(device_equal(a, b));
 }
@@ -116,6 +119,10 @@ static void test_problem(void **state)
 	while (strlen(text) + 2 < sizeof(text))
 		(void)strcat(text, "\xc3\xa4");
 	assert_int_equal(device_set_problem(b, "%s", text), 0);
+	assert_int_equal(strlen(b->problem), DEVICE_PROBLEM_MAX - 2);
+	assert_false(b->lacks_node);
+	assert_int_equal(device_set_lack(b, "no node"), 0);
+	assert_true(b->lacks_node);
 	assert_int_equal(strlen(b->problem), DEVICE_PROBLEM_MAX - 2);
 }
 

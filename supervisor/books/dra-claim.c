@@ -528,10 +528,10 @@ static int collect_ids(const json_t *claim, size_t at, struct strings *ids)
 	return r;
 }
 
-static int add_answer(
-	const json_t *claim, size_t at, const json_t *nodes, struct bookings *bookings)
+static int add_answer(const json_t *claim, size_t at, const json_t *nodes, bool follows,
+	struct bookings *bookings)
 {
-	struct booked_answer parts = { .follows = true };
+	struct booked_answer parts = { .follows = follows };
 	char name[CDI_DEVICE_NAME_MAX + 1];
 	struct strings ids = { 0 };
 	const json_t *path;
@@ -553,8 +553,8 @@ static int add_answer(
 	return r;
 }
 
-int dra_claim_add_answers(
-	const json_t *claim, const json_t *nodes, const char *resource, struct bookings *bookings)
+int dra_claim_add_answers(const json_t *claim, const json_t *nodes, const char *resource,
+	bool follows, struct bookings *bookings)
 {
 	int r = 0;
 
@@ -563,7 +563,7 @@ int dra_claim_add_answers(
 
 		if (!dra_claim_is_admin(device) && streq(text_of(device, "resource"), resource) &&
 			dra_claim_begins_group(claim, i))
-			r = add_answer(claim, i, nodes, bookings);
+			r = add_answer(claim, i, nodes, follows, bookings);
 	}
 	return r;
 }

@@ -122,10 +122,11 @@ bool dra_claim_is_forgotten(const json_t *device);
 json_t *dra_claim_nodes(const json_t *devices);
 
 /* Adds to the bookings of a resource what the claim's CDI file leads to, `nodes` of
- * dra_claim_nodes(), for each group of the resource's devices. Requests with admin access add
- * nothing, because others do not notice them. Returns 0 or -ENOMEM. */
-int dra_claim_add_answers(
-	const json_t *claim, const json_t *nodes, const char *resource, struct bookings *bookings);
+ * dra_claim_nodes(), for each group of the resource's devices. `follows`: see struct
+ * booked_answer. Requests with admin access add nothing, because others do not notice them. Returns
+ * 0 or -ENOMEM. */
+int dra_claim_add_answers(const json_t *claim, const json_t *nodes, const char *resource,
+	bool follows, struct bookings *bookings);
 
 /* A device of `claim` that `other` holds, if they do not both get amounts of it, and that neither
  * has with admin access; NULL: none. */

@@ -38,6 +38,8 @@ struct claim {
 	bool prepared;
 	bool lacks_edits; /* no CDI document has some of its own CDI names */
 	bool outdated;    /* the files have other metadata */
+	bool unsaved;     /* that could not be written, and that was logged */
+	bool stale;       /* the CDI file could not be changed as its devices were */
 	bool unpublished; /* the CDI file could not be written, and that was logged */
 	uint64_t position;
 };
@@ -307,20 +309,6 @@ void dra_claims_configure(struct dra_claims *claims)
 		published_drop_other_claims(claims->manager->published);
 }
 
-bool dra_claims_write_left(struct dra_claims *claims)
-{
-	size_t left = 0;
-
-	for (size_t i = 0; claims && i < claims->n_items; i++) {
-		struct claim *claim = claims->items[i];
-
-		claim->unpublished =
-			claim->unpublished && put(claims, claim, &(struct error){ 0 }) < 0;
-		left += claim->unpublished;
-	}
-	return left == 0;
-}
-
 /* --- the table --- */
 
 size_t dra_claims_count(const struct dra_claims *claims)
@@ -530,7 +518,7 @@ int dra_claims_add_answers(
 	for (size_t i = 0; i < claims->n_items && r >= 0; i++)
 		if (claims->items[i]->prepared)
 			r = dra_claim_add_answers(claims->items[i]->json, claims->items[i]->nodes,
-				resource, bookings);
+				resource, !claims->items[i]->stale, bookings);
 	return r;
 }
 
@@ -699,8 +687,10 @@ static void restore_old(const struct dra_claims *claims, struct claim *old, cons
 		(void)unlink_saved(claims, key);
 		return;
 	}
-	(void)put(claims, old, &error);
+	old->unpublished = put(claims, old, &error) < 0;
 	(void)save(claims, old, &error);
+	if (old->unpublished)
+		manager_changed(claims->manager);
 }
 
 /* A kubelet adds the CDI names of an answer to those that it has of the claim. */
@@ -786,6 +776,7 @@ int dra_claims_set_edits(struct dra_claims *claims, const json_t *asked, size_t 
 	json_auto_t *json = NULL, *devices = NULL;
 	char name[CDI_DEVICE_NAME_MAX + 1];
 	json_t *device;
+	int r;
 
 	if (!claim || !(*claim)->prepared || !dra_claim_has_same_devices((*claim)->json, asked))
 		return error_set(error, -ENOENT, "the claim is not prepared any more");
@@ -800,7 +791,11 @@ int dra_claims_set_edits(struct dra_claims *claims, const json_t *asked, size_t 
 				json_pack("{s:s, s:O}", "name", name, "containerEdits", edits)) <
 				0))
 		return error_set(error, -ENOMEM, "out of memory");
-	return replace(claims, json, devices, error);
+	r = replace(claims, json, devices, error);
+	/* Otherwise, another claim is in its place. */
+	if (r < 0)
+		(*claim)->stale = true;
+	return r == -ENOENT ? -EIO : r;
 }
 
 int dra_claims_remove(
@@ -883,7 +878,9 @@ static void write_metadata(struct dra_claims *claims, struct claim *claim)
 	struct error error = { 0 };
 
 	claim->outdated = false;
-	(void)save_metadata(claims, claim, &error);
+	claim->unsaved = save_metadata(claims, claim, &error) < 0;
+	if (claim->unsaved)
+		manager_changed(claims->manager);
 	if (log_once_admits_within(&claims->logged, &claims->log_budget, &fields,
 		    *error.message ? error.message : NULL))
 		log_warning("cannot update the metadata of the claim %s/%s: %s",
@@ -901,6 +898,21 @@ bool dra_claims_write_metadata(struct dra_claims *claims, size_t maximum)
 		write_metadata(claims, claims->items[i]);
 	}
 	return false;
+}
+
+bool dra_claims_write_left(struct dra_claims *claims)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; claims && i < claims->n_items; i++) {
+		struct claim *claim = claims->items[i];
+		struct error error = { 0 };
+
+		claim->unsaved = claim->unsaved && save_metadata(claims, claim, &error) < 0;
+		claim->unpublished = claim->unpublished && put(claims, claim, &error) < 0;
+		left += claim->unsaved || claim->unpublished;
+	}
+	return left == 0;
 }
 
 const char *dra_claims_directory(const struct dra_claims *claims)

@@ -40,8 +40,8 @@ void dra_claims_configure(struct dra_claims *claims);
 /* Writes CDI files that are missing or were changed, after published_forget_damage(). */
 void dra_claims_publish(struct dra_claims *claims);
 
-/* Writes the CDI files that could not be written earlier. Returns whether none remains; `claims`
- * may be NULL. */
+/* Writes CDI files and metadata that could not be written earlier. Returns whether none remains;
+ * `claims` may be NULL. */
 bool dra_claims_write_left(struct dra_claims *claims);
 
 /* The directory of the claims' files. Writes those again that another process has removed. Returns

@@ -2,8 +2,9 @@
 /*
  * Decides when a process is asked about claims again: one after the other, each group of its
  * devices. After each file that changed it rests, because every change of a CDI file makes the
- * container runtime read all of them. What fails leaves the file as it is: the process reports the
- * next change, such as a device that is there again.
+ * container runtime read all of them. What cannot be built leaves the file as it is: the process
+ * reports the next change, such as a device that is there again. What cannot be written, for
+ * example because the disk is full, begins another round.
  */
 #include "supervisor/helpers/dra-refresh.h"
 
@@ -21,6 +22,8 @@
 #define WRITE_INTERVAL (100 * USEC_PER_MSEC)
 /* Between the beginnings of two rounds. */
 #define ROUND_INTERVAL (100 * USEC_PER_MSEC)
+/* As long as something cannot be written. */
+#define RETRY_INTERVAL USEC_PER_SEC
 
 /* The claims of one process. */
 struct refresh {
@@ -33,6 +36,7 @@ struct refresh {
 	size_t at;
 	bool running;
 	bool again;          /* there was another change meanwhile */
+	bool failed;         /* in this round, and another attempt may succeed */
 	uint64_t not_before; /* the next round; CLOCK_MONOTONIC */
 	sd_event_source *timer;
 	struct log_once logged;
@@ -102,7 +106,7 @@ static void begin(struct refresh *refresh)
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
 	refresh->running = true;
-	refresh->again = false;
+	refresh->again = refresh->failed = false;
 	refresh->position = 0;
 	json_decref(refresh->claim);
 	refresh->claim = NULL;
@@ -115,16 +119,21 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct refresh *refresh = userdata;
 	struct error error = { 0 };
+	int r;
 
 	if (!find_group(refresh)) {
 		refresh->running = false;
-		if (refresh->again)
+		if (refresh->failed)
+			refresh->not_before = now_usec(CLOCK_MONOTONIC) + RETRY_INTERVAL;
+		if (refresh->again || refresh->failed)
 			begin(refresh);
 		return 0;
 	}
-	if (dra_question_ask(&refresh->question, refresh->all->manager, refresh->claim, refresh->at,
-		    true, &error) >= 0)
+	r = dra_question_ask(&refresh->question, refresh->all->manager, refresh->claim, refresh->at,
+		true, &error);
+	if (r >= 0)
 		return 0;
+	refresh->failed = refresh->failed || r != -ENOENT;
 	note(refresh, &error);
 	refresh->at++;
 	go_on(refresh, WRITE_INTERVAL);
@@ -165,6 +174,12 @@ void dra_refresh_begin(struct dra_refreshes *refreshes, const struct child *chil
 	begin(refresh);
 }
 
+/* Whether another attempt to write a file may succeed. */
+static bool is_passing(int r)
+{
+	return r < 0 && r != -ENOENT && r != -E2BIG && r != -ESTALE;
+}
+
 void dra_refresh_take(
 	struct dra_refreshes *refreshes, const struct child *child, struct control_message *message)
 {
@@ -172,6 +187,7 @@ void dra_refresh_take(
 	_cleanup_edits_ struct dra_edits edits = { 0 };
 	struct error error = { 0 };
 	uint64_t delay = 0;
+	bool written;
 	int r;
 
 	if (!refresh || !dra_question_is_answer(&refresh->question, child, message))
@@ -179,13 +195,15 @@ void dra_refresh_take(
 	/* It cannot build them now, for example because the device is away. */
 	if (message->fds[0] >= 0) {
 		r = dra_question_read(child, message, refresh->claim, refresh->at, &edits, &error);
+		written = r >= 0;
 		if (r >= 0)
 			r = dra_claims_set_edits(refreshes->claims, refresh->claim, refresh->at,
 				edits.names, edits.edits, json_string_value(edits.hash), &error);
-		if (r >= 0)
+		if (written)
 			booked_checkpoint_changed(refresh->all->manager->booked);
-		else if (r != -ENOENT)
+		if (r < 0 && r != -ENOENT)
 			note(refresh, &error);
+		refresh->failed = refresh->failed || r == -ENOMEM || (written && is_passing(r));
 		delay = WRITE_INTERVAL;
 	}
 	refresh->at++;

@@ -320,6 +320,35 @@ class DraClaims(DraTest):
         self.assertEqual(self.unprepare(claim), {claim[2]: ""})
         until(lambda: "0000:01:00.3" not in reasons(), "the new device to be healthy")
 
+    def test_P21_file_that_cannot_be_written(self):
+        """The file of a claim follows its device as soon as it can be written, without another change. Until then, another device with
+        the former node is offered to no pod."""
+        host, names = VfioHost(self.node.path("pci")), [f"0000:01:00.{number}" for number in range(2)]
+        host.plug(names[0], 0)
+        self.serve_api()
+        self.begin('{ name = "vendor.example/gpu"; driver = "pci"; match = ( { access = "vfio"; vendor = 0x10de; } ); '
+                   f'host_root = "{host.root}"; serve = "dra"; }}')
+        self.await_pool(lambda pool: len(pool) == 1)
+        claim = self.claim("c", 0)
+        self.prepare(claim)
+        directory = os.path.dirname(self.saved(claim[2]))
+
+        def reasons():
+            return {device["id"]: device["reason"] for device in self.node.resource("vendor.example/gpu")["devices"]
+                    if device["health"] != "Healthy"}
+
+        # devplugd does not use a directory that others can write to.
+        os.chmod(directory, 0o777)
+        host.unplug(names[0])
+        until(lambda: names[0] in reasons(), "the device to be away")
+        host.plug(names[0], 5)
+        until(lambda: "cannot bring the CDI file of the claim default/c up to date: " in self.node.output(), "the failure")
+        host.plug(names[1], 0)
+        until(lambda: "uses /dev/vfio/0, which is this device now" in reasons().get(names[1], ""), "the new device to be withheld")
+        os.chmod(directory, 0o700)
+        until(lambda: [edits["deviceNodes"][0]["path"] for edits in self.specification(claim[2]).values()] == ["/dev/vfio/5"], "the file")
+        until(lambda: not reasons(), "all devices to be healthy")
+
     def listed(self):
         return {device["id"] for device in self.node.resource("vendor.example/gpu")["devices"]}
 

@@ -228,6 +228,27 @@ static void test_metadata_that_grows(void **state)
 	assert_non_null(strstr(saved(), value));
 }
 
+/* Metadata that could not be saved is written later, without another change. */
+static void test_metadata_that_fails(void **state)
+{
+	json_auto_t *claim = asked_for("card-0"), *metadata = NULL, *more = NULL;
+
+	more = json_pack("{s:{s:{s:s}}}", "card-0", "a", "string", "changed");
+	metadata = json_pack(
+		"{s:{s:{}}, s:{}}", DRA_METADATA_ATTRIBUTES, "card-0", DRA_METADATA_ALTERNATIVES);
+	assert_int_equal(json_object_set(claim, "metadata", metadata), 0);
+	assert_int_equal(dra_claims_add(claims, claim, NULL, &error), 0);
+	assert_int_equal(chmod(dra_claims_directory(claims), 0777), 0);
+	assert_true(dra_claims_set_attributes(claims, DRIVER, more));
+	assert_false(dra_claims_write_metadata(claims, 1));
+	assert_false(dra_claims_write_left(claims));
+	assert_int_equal(chmod(dra_claims_directory(claims), 0700), 0);
+	assert_null(strstr(saved(), "changed"));
+	assert_true(dra_claims_write_left(claims));
+	assert_non_null(strstr(saved(), "changed"));
+	assert_true(dra_claims_write_left(claims));
+}
+
 /* Where a claim's CDI file leads is not for others; but others do not notice a request with admin
  * access. */
 static void test_answers(void **state)
@@ -245,7 +266,8 @@ static void test_answers(void **state)
 			device, "cdi", json_pack("[s]", "devplugd/claim=" UID "-0"));
 		assert_int_equal(bookings_new(&bookings), 0);
 		assert_int_equal(
-			dra_claim_add_answers(claim, nodes, "vendor.example/card", bookings), 0);
+			dra_claim_add_answers(claim, nodes, "vendor.example/card", true, bookings),
+			0);
 		assert_int_equal(bookings->n_answers, !admin);
 	}
 }
@@ -413,6 +435,8 @@ static void test_saved_without_driver(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			test_metadata_that_fails, setup_claims, teardown_claims),
 		cmocka_unit_test(test_metadata),
 		cmocka_unit_test_setup_teardown(
 			test_metadata_that_grows, setup_claims, teardown_claims),

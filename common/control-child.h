@@ -108,6 +108,9 @@ enum child_release_phase {
 /* Maximum number of ids in a CHILD_USE. */
 #define CHILD_USE_IDS_MAX 1024
 
+/* How many devices of a resource are cleaned at a time: as many as probes run. */
+#define CHILD_CLEANINGS_MAX 4
+
 /* The limits of CHILD_ATTRIBUTES. A device with all the attributes that it may have needs 5 KB. */
 #define ATTRIBUTES_DEVICES_MAX 128
 #define ATTRIBUTES_BYTES_MAX   (1U << 20)

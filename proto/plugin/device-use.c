@@ -13,8 +13,6 @@
 #include "proto/plugin/plugin-send.h"
 
 #define DIRTY_MAX (4U << 20)
-/* As many as probes of one resource. */
-#define RUNS_MAX 4
 
 struct device_use {
 	struct device_use *next;
@@ -219,7 +217,7 @@ static enum child_cleaned begin(struct device_uses *uses, struct offer *offer, u
 	int r;
 
 	if (!offer || !declaration_cleans(offer->applied_config->declaration) ||
-		uses->n_runs >= RUNS_MAX)
+		uses->n_runs >= CHILD_CLEANINGS_MAX)
 		return CHILD_CLEANED_LATER;
 	n_units = offer->snapshot->n_units - offer->snapshot->n_placeholders;
 	while (unit < n_units && !streq(offer->snapshot->units[unit].device->id, id))

@@ -10,8 +10,6 @@
 #include "supervisor/children/child.h"
 #include "supervisor/ownership/arbiter.h"
 
-/* As many as the process of a resource runs at a time. */
-#define RUNS_MAX  4
 #define RETRY     USEC_PER_SEC
 #define RETRY_MAX (60 * USEC_PER_SEC)
 /* How long it counts that no process has a device open. */
@@ -119,6 +117,14 @@ static size_t count_running(const struct cleaning *cleaning, const char *resourc
 	return n;
 }
 
+/* It is tried again after a second, which doubles up to RETRY_MAX. */
+static void set_pause(struct dirty *dirty, unsigned doublings)
+{
+	uint64_t pause = RETRY << MIN_OF(doublings, 6U);
+
+	dirty->again = now_usec(CLOCK_MONOTONIC) + MIN_OF(pause, RETRY_MAX);
+}
+
 /* --- processes that have a device open --- */
 
 void cleaning_run_set_open(struct dirty *dirty, const char *why)
@@ -129,6 +135,24 @@ void cleaning_run_set_open(struct dirty *dirty, const char *why)
 			"device %s waits to be cleaned after a pod: %s", dirty->id, why);
 	free(dirty->open);
 	dirty->open = why ? strdup(why) : NULL;
+}
+
+/* Examining devices reads the whole of /proc each time, so the pause grows while nothing changes.
+ */
+static void note_open(struct dirty *dirty, const char *why)
+{
+	dirty->held = dirty->open && streq(why, dirty->open) ? dirty->held + 1 : 0;
+	cleaning_run_set_open(dirty, why);
+	set_pause(dirty, dirty->held);
+}
+
+void cleaning_run_hasten(struct dirty *dirty)
+{
+	uint64_t soon = now_usec(CLOCK_MONOTONIC) + RETRY;
+
+	if (dirty->held > 0)
+		dirty->again = MIN_OF(dirty->again, soon);
+	dirty->held = 0;
 }
 
 static void on_node_users(const char *user, const char *failure, void *userdata)
@@ -145,8 +169,7 @@ static void on_node_users(const char *user, const char *failure, void *userdata)
 		dirty->unused_at = now_usec(CLOCK_MONOTONIC);
 		cleaning_run_set_open(dirty, NULL);
 	} else {
-		cleaning_run_note_delay(dirty);
-		cleaning_run_set_open(dirty, user ?: failure);
+		note_open(dirty, user ?: failure);
 	}
 }
 
@@ -183,7 +206,7 @@ static bool examine(struct cleaning *cleaning, struct dirty *dirty)
 	int r;
 
 	dirty->examine = false;
-	if (!child || count_running(cleaning, dirty->resource) >= RUNS_MAX)
+	if (!child || count_running(cleaning, dirty->resource) >= CHILD_CLEANINGS_MAX)
 		return true;
 	r = ask_users(cleaning, dirty, child, &error);
 	dirty->examined = ++cleaning->examined;
@@ -193,10 +216,10 @@ static bool examine(struct cleaning *cleaning, struct dirty *dirty)
 		cleaning_run_begin(cleaning, dirty);
 		cleaning_run_look_soon(cleaning);
 	}
-	if (r < 0)
+	if (r == -EAGAIN)
 		cleaning_run_note_delay(dirty);
-	if (r < 0 && r != -EAGAIN)
-		cleaning_run_set_open(dirty, error.message);
+	else if (r < 0)
+		note_open(dirty, error.message);
 	return r <= 0;
 }
 
@@ -223,7 +246,8 @@ void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty)
 	const struct child *child = cleaning_run_ready_child(cleaning, dirty->resource);
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
-	if (!child || dirty->again > now || count_running(cleaning, dirty->resource) >= RUNS_MAX)
+	if (!child || dirty->again > now ||
+		count_running(cleaning, dirty->resource) >= CHILD_CLEANINGS_MAX)
 		return;
 	dirty->examine = dirty->unused_at == 0 || now - dirty->unused_at >= UNUSED_AGE;
 	if (dirty->examine)
@@ -240,16 +264,12 @@ void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty)
 
 void cleaning_run_note_delay(struct dirty *dirty)
 {
-	dirty->again = now_usec(CLOCK_MONOTONIC) + RETRY;
+	set_pause(dirty, 0);
 }
 
 void cleaning_run_note_absence(struct dirty *dirty)
 {
-	uint64_t pause;
-
-	dirty->absent++;
-	pause = RETRY << MIN_OF(dirty->absent, 6U);
-	dirty->again = now_usec(CLOCK_MONOTONIC) + MIN_OF(pause, RETRY_MAX);
+	set_pause(dirty, ++dirty->absent);
 }
 
 void cleaning_run_note_failure(struct cleaning *cleaning, struct dirty *dirty,

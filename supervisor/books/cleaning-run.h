@@ -82,6 +82,9 @@ void cleaning_run_examine(struct cleaning *cleaning);
 /* Sets the reason why the device cannot be cleaned now; NULL: there is none. */
 void cleaning_run_set_open(struct dirty *dirty, const char *why);
 
+/* A pod waits for the device: it is examined in short intervals. */
+void cleaning_run_hasten(struct dirty *dirty);
+
 /* It cannot be cleaned now, and is tried again soon. */
 void cleaning_run_note_delay(struct dirty *dirty);
 

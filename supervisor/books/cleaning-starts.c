@@ -72,8 +72,10 @@ int cleaning_starts_admit(struct cleaning *cleaning, struct dirty *dirty, const 
 			"device %s could not be cleaned after a pod (devplugctl resume): %s",
 			dirty->id, dirty->failure);
 	if (!known && !dirty->clean && dirty->users.count > 0 && dirty->number == 0 &&
-		!is_shared_with(usage, user))
+		!is_shared_with(usage, user)) {
+		cleaning_run_hasten(dirty);
 		cleaning_run_begin(cleaning, dirty);
+	}
 	left = dirty->number > 0 && child
 		? cleaning_run_seconds_left(dirty, child_declaration(child))
 		: 0;

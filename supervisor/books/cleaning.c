@@ -681,7 +681,7 @@ bool cleaning_resume(struct cleaning *cleaning, const char *resource, const char
 	if (!dirty || (!dirty->failure && !is_waiting(cleaning, dirty)))
 		return false;
 	free(TAKE_PTR(dirty->failure));
-	dirty->again = 0;
+	dirty->again = dirty->held = 0;
 	cleaning->devices.unsaved = true;
 	if (force) {
 		cleaning_run_note_clean(cleaning, dirty);

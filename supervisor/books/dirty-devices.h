@@ -29,6 +29,7 @@ struct dirty {
 	uint64_t since;           /* when that began */
 	uint64_t again;           /* not before */
 	unsigned absent;          /* how often its process did not have it since it changed */
+	unsigned held;            /* how often it was in use for the same reason, and no pod waited */
 	uint64_t due_at;          /* since when it waits to be cleaned; 0: it does not */
 	bool examine;             /* see cleaning_run_examine() */
 	uint64_t examined;        /* the number of the last time that it was; 0: never */

@@ -232,7 +232,7 @@ static void test_order(void **state)
 		answer("process 1 has it open");
 		dirty = dirty_devices_find(&cleaning.devices, resource.name, cleaning.asked_id);
 		assert_string_equal(dirty->open, "process 1 has it open");
-		assert_true(dirty->again >= before + USEC_PER_SEC);
+		assert_true(dirty->again >= before + (USEC_PER_SEC << (i / 4)));
 	}
 	assert_string_equal(cleaned(), "");
 	look(true);
@@ -243,6 +243,44 @@ static void test_order(void **state)
 	assert_null(cleaning.devices.items[0]->open);
 	assert_string_equal(question.path, "/dev/1");
 	answer("");
+}
+
+/* The seconds until the first device is examined again, if a process has it open now. */
+static uint64_t pause_while(const char *user)
+{
+	struct dirty *dirty = cleaning.devices.items[0];
+	uint64_t before = now_usec(CLOCK_MONOTONIC);
+
+	dirty->again = 0;
+	cleaning_run_begin(&cleaning, dirty);
+	cleaning_run_examine(&cleaning);
+	answer(user);
+	return (dirty->again - before) / USEC_PER_SEC;
+}
+
+/* Reading all processes again and again would keep a processor busy, so the pause grows while one
+ * process has a device open, unless a pod waits for it. */
+static void test_pauses_while_it_is_open(void **state)
+{
+	static const uint64_t pauses[] = { 1, 2, 4, 8, 16, 32, 60, 60 };
+	struct dirty *dirty = cleaning.devices.items[0];
+	const struct usage usage = { 0 };
+	struct error error = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(pauses); i++)
+		assert_int_equal(pause_while("process 1 has it open"), pauses[i]);
+	assert_int_equal(pause_while("process 2 has it open"), 1);
+	assert_int_equal(pause_while("process 2 has it open"), 2);
+	assert_int_equal(pause_while("process 2 has it open"), 4);
+	assert_int_equal(strings_add(&dirty->users, "former", 6), 0);
+	for (size_t i = 0; i < 4; i++) {
+		uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+		assert_int_equal(
+			cleaning_starts_admit(&cleaning, dirty, "next", &usage, &error), 0);
+		assert_true(dirty->again <= now + 2 * USEC_PER_SEC);
+		assert_int_equal(pause_while("process 2 has it open"), 2);
+	}
 }
 
 /* One that cannot be examined does not keep the others from that. */
@@ -279,6 +317,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_pauses, teardown),
 		cmocka_unit_test_setup_teardown(test_order, setup_devices, teardown_devices),
+		cmocka_unit_test_setup_teardown(
+			test_pauses_while_it_is_open, setup_devices, teardown_devices),
 		cmocka_unit_test_setup_teardown(test_failures, setup_devices, teardown_devices),
 		cmocka_unit_test_teardown(test_reasons, teardown),
 	};

@@ -75,13 +75,15 @@ static int write_question(const char *root, const struct strings *paths, int fd)
 {
 	int n = 0;
 
-	for (size_t i = 0; i < paths->count && n < NODE_USERS_MAX; i++) {
+	for (size_t i = 0; i < paths->count; i++) {
 		struct stat st;
 
 		if (sysroot_stat(root, paths->items[i], &st) < 0 ||
 			(!S_ISCHR(st.st_mode) && !S_ISBLK(st.st_mode)) ||
 			strchr(paths->items[i], '\n'))
 			continue;
+		if (n == NODE_USERS_MAX)
+			return -E2BIG;
 		if (dprintf(fd, "%c %u:%u %s\n", S_ISBLK(st.st_mode) ? 'b' : 'c', major(st.st_rdev),
 			    minor(st.st_rdev), paths->items[i]) < 0)
 			return -ENOMEM;
@@ -128,6 +130,10 @@ int node_users_ask(struct node_users *users, const char *root, const struct stri
 	r = message.fds[0] < 0 ? message.fds[0] : write_question(root, paths, message.fds[0]);
 	if (r == 0)
 		return 0;
+	if (r == -E2BIG)
+		return error_set(error, r,
+			"it has more than %d device nodes, so it is not known which processes have it open",
+			NODE_USERS_MAX);
 	if (r >= 0)
 		r = sealed_end(message.fds[0]);
 	if (r < 0)

@@ -26,7 +26,7 @@ bool node_users_is_busy(const struct node_users *users);
 
 /* Asks about nodes, by their paths below `root`, unless it is busy. The handler is called once,
  * later. A path that is no device node is left out. Returns 1, 0 if no node is left, so that
- * nothing is asked, or negative errno with the error filled. */
+ * nothing is asked, or negative errno with the error filled; -E2BIG: more than NODE_USERS_MAX. */
 int node_users_ask(struct node_users *users, const char *root, const struct strings *paths,
 	node_users_handler handler, void *userdata, struct error *error);
 

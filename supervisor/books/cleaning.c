@@ -10,6 +10,7 @@
 #include "common/finding.h"
 #include "common/json-read.h"
 #include "common/sealed.h"
+#include "common/utf8.h"
 #include "dra/model/dra-names.h"
 #include "supervisor/books/booked.h"
 #include "supervisor/books/cleaning-run.h"
@@ -241,7 +242,8 @@ static void find_unknown(struct cleaning *cleaning, uint64_t *ret_written_at)
 		char id[OFFERED_ID_MAX + 1];
 		struct dirty *dirty;
 
-		if (!child)
+		/* No device of ours has a longer one. */
+		if (!child || strlen(checkpoint->rows[i].id) > OFFERED_ID_MAX)
 			continue;
 		cleaning_run_device_of(child, checkpoint->rows[i].id, id);
 		(void)dirty_devices_add(
@@ -337,10 +339,16 @@ static int read_ids(int fd, char **ret_text, struct strings *ret)
 	int r = sealed_read(fd, CHILD_USE_IDS_MAX * (OFFERED_ID_MAX + 1), ret_text, &size);
 
 	rest = r < 0 ? NULL : *ret_text;
-	while (r >= 0 && (line = strsep(&rest, "\n")))
-		if (*line)
-			r = ret->count < CHILD_USE_IDS_MAX ? strings_add(ret, line, strlen(line))
-							   : -EBADMSG;
+	while (r >= 0 && (line = strsep(&rest, "\n"))) {
+		size_t length = strlen(line);
+
+		if (length == 0)
+			continue;
+		r = length > OFFERED_ID_MAX || !utf8_is_valid(line) ||
+				ret->count == CHILD_USE_IDS_MAX
+			? -EBADMSG
+			: strings_add(ret, line, length);
+	}
 	return r;
 }
 

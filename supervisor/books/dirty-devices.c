@@ -13,6 +13,7 @@
 #include "common/json-read.h"
 #include "common/log.h"
 #include "common/replace-file.h"
+#include "common/utf8.h"
 #include "supervisor/files/runtime-files.h"
 
 #define FILE_NAME "dirty-devices.json"
@@ -105,6 +106,9 @@ int dirty_devices_add(
 		*ret = dirty;
 		return 0;
 	}
+	/* One file has the devices of all resources. */
+	if (!utf8_is_valid(id))
+		return -EINVAL;
 	for (size_t i = 0; i < devices->count; i++)
 		n += streq(devices->items[i]->resource, resource);
 	if (n >= DIRTY_DEVICES_MAX)

@@ -29,12 +29,12 @@ struct dirty {
 	uint64_t since;           /* when that began */
 	uint64_t again;           /* not before */
 	unsigned absent;          /* how often its process did not have it since it changed */
-	unsigned held;            /* how often it was in use for the same reason, and no pod waited */
-	uint64_t due_at;          /* since when it waits to be cleaned; 0: it does not */
-	bool examine;             /* see cleaning_run_examine() */
-	uint64_t examined;        /* the number of the last time that it was; 0: never */
-	uint64_t unused_at;       /* when no process had its nodes open; 0: never */
-	char *open;               /* why it waits: a process has it open; NULL: none is known */
+	unsigned held;      /* how often it was in use for the same reason, and no pod waited */
+	uint64_t due_at;    /* since when it waits to be cleaned; 0: it does not */
+	bool examine;       /* see cleaning_run_examine() */
+	uint64_t examined;  /* the number of the last time that it was; 0: never */
+	uint64_t unused_at; /* when no process had its nodes open; 0: never */
+	char *open;         /* why it waits: a process has it open; NULL: none is known */
 };
 
 struct dirty_devices {
@@ -72,7 +72,8 @@ bool dirty_devices_incomplete(const struct dirty_devices *devices, const char *r
 
 /* Finds it, or adds it: as clean, or if the resource's list is incomplete, as dirty with an unknown
  * user. If the resource has DIRTY_DEVICES_MAX, one that no pod has is forgotten. Returns 0,
- * -ENOMEM, or -ENOSPC: pods have all of them, or they are being cleaned, or could not be. */
+ * -ENOMEM, -EINVAL for an id that is not UTF-8, or -ENOSPC: pods have all of them, or they are
+ * being cleaned, or could not be. */
 int dirty_devices_add(
 	struct dirty_devices *devices, const char *resource, const char *id, struct dirty **ret);
 

@@ -111,6 +111,34 @@ static void test_pauses(void **state)
 	assert_true(late->again > now_usec(CLOCK_MONOTONIC));
 }
 
+/* Returns whether a message with these ids is accepted. */
+static bool take_ids(const char *ids)
+{
+	_cleanup_control_ struct control_message message = CHILD_MESSAGE_INIT(CHILD_USE);
+
+	message.phase = CHILD_USE_STARTED;
+	message.fds[0] = sealed_new("use", ids, strlen(ids));
+	assert_true(message.fds[0] >= 0);
+	return cleaning_take(&cleaning, &child, &message);
+}
+
+static void test_ids(void **state)
+{
+	static const char x16[] = "xxxxxxxxxxxxxxxx";
+	char ids[128];
+
+	assert_true(take_ids("gpu-0\n\ngpu-1\n"));
+	assert_int_equal(cleaning.starts->ids.count, 2);
+	assert_false(take_ids("gpu-0\n\xff\n"));
+	(void)snprintf(ids, sizeof(ids), "%s%s%s%s%.10s", x16, x16, x16, x16, x16);
+	assert_int_equal(strlen(ids), OFFERED_ID_MAX);
+	assert_true(take_ids(ids));
+	(void)snprintf(ids, sizeof(ids), "%s%s%s%s%.11s", x16, x16, x16, x16, x16);
+	assert_false(take_ids(ids));
+	while (cleaning.starts)
+		(void)cleaning_starts_free(&cleaning, cleaning.starts);
+}
+
 /* --- the order --- */
 
 static int ignore_answer(uint64_t number, int fd, const char *refusal, void *userdata)
@@ -316,6 +344,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_pauses, teardown),
+		cmocka_unit_test_teardown(test_ids, teardown),
 		cmocka_unit_test_setup_teardown(test_order, setup_devices, teardown_devices),
 		cmocka_unit_test_setup_teardown(
 			test_pauses_while_it_is_open, setup_devices, teardown_devices),

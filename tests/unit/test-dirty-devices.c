@@ -107,6 +107,18 @@ static void test_all_is_read_again(void **state)
 	assert_null(dirty_devices_find(&devices, "v.e/gpu", "gpu-0"));
 }
 
+/* No id keeps the devices of other resources from being saved. */
+static void test_id_that_cannot_be_saved(void **state)
+{
+	struct dirty *dirty = NULL;
+
+	assert_int_equal(dirty_devices_add(&devices, "v.e/gpu", "gpu-\xff", &dirty), -EINVAL);
+	assert_null(dirty);
+	(void)add("v.e/other", "gpu-0");
+	devices.unsaved = true;
+	assert_int_equal(dirty_devices_save(&devices), 0);
+}
+
 /* A crash of the host leaves the file as it was on the disk. */
 static void test_crash_of_the_host(void **state)
 {
@@ -283,6 +295,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_all_is_read_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_id_that_cannot_be_saved, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_crash_of_the_host, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_failed_write_is_repeated, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_invalid_files, setup, teardown),

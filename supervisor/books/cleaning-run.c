@@ -288,6 +288,7 @@ void cleaning_run_note_clean(struct cleaning *cleaning, struct dirty *dirty)
 {
 	struct usage usage = { 0 };
 
+	dirty_devices_remove_elsewhere(&cleaning->devices, dirty);
 	strings_done(&dirty->users);
 	strings_done(&dirty->seen);
 	cleaning_run_set_open(dirty, NULL);

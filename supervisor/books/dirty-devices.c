@@ -95,6 +95,15 @@ static int forget_oldest(struct dirty_devices *devices, const char *resource)
 	return 0;
 }
 
+/* The device may have moved from another resource, which cannot clean it any more. */
+static bool is_dirty_elsewhere(const struct dirty_devices *devices, const char *id)
+{
+	for (size_t i = 0; i < devices->count; i++)
+		if (!devices->items[i]->clean && streq(devices->items[i]->id, id))
+			return true;
+	return false;
+}
+
 int dirty_devices_add(
 	struct dirty_devices *devices, const char *resource, const char *id, struct dirty **ret)
 {
@@ -119,7 +128,8 @@ int dirty_devices_add(
 	dirty = r < 0 ? NULL : calloc(1, sizeof(*dirty));
 	if (!dirty)
 		return -ENOMEM;
-	dirty->clean = !dirty_devices_incomplete(devices, resource);
+	dirty->clean =
+		!dirty_devices_incomplete(devices, resource) && !is_dirty_elsewhere(devices, id);
 	dirty->resource = strdup(resource);
 	dirty->id = strdup(id);
 	if (!dirty->resource || !dirty->id) {
@@ -139,6 +149,16 @@ void dirty_devices_remove(struct dirty_devices *devices, struct dirty *dirty)
 		devices->unsaved = true;
 		(void)dirty_free(dirty);
 		return;
+	}
+}
+
+void dirty_devices_remove_elsewhere(struct dirty_devices *devices, const struct dirty *dirty)
+{
+	for (size_t i = devices->count; i > 0; i--) {
+		struct dirty *other = devices->items[i - 1];
+
+		if (other != dirty && streq(other->id, dirty->id))
+			dirty_devices_remove(devices, other);
 	}
 }
 

@@ -70,14 +70,17 @@ struct dirty *dirty_devices_find(
 /* Whether a device of the resource that is not among these may be dirty. Then clean ones stay. */
 bool dirty_devices_incomplete(const struct dirty_devices *devices, const char *resource);
 
-/* Finds it, or adds it: as clean, or if the resource's list is incomplete, as dirty with an unknown
- * user. If the resource has DIRTY_DEVICES_MAX, one that no pod has is forgotten. Returns 0,
- * -ENOMEM, -EINVAL for an id that is not UTF-8, or -ENOSPC: pods have all of them, or they are
- * being cleaned, or could not be. */
+/* Finds it, or adds it: as clean, or as dirty with an unknown user, if the resource's list is
+ * incomplete, or the device is dirty as one of another resource. If the resource has
+ * DIRTY_DEVICES_MAX, one that no pod has is forgotten. Returns 0, -ENOMEM, -EINVAL for an id that
+ * is not UTF-8, or -ENOSPC: pods have all of them, or they are being cleaned, or could not be. */
 int dirty_devices_add(
 	struct dirty_devices *devices, const char *resource, const char *id, struct dirty **ret);
 
 void dirty_devices_remove(struct dirty_devices *devices, struct dirty *dirty);
+
+/* The device was cleaned: removes what other resources have noted about it. */
+void dirty_devices_remove_elsewhere(struct dirty_devices *devices, const struct dirty *dirty);
 
 /* Frees all. */
 void dirty_devices_done(struct dirty_devices *devices);

@@ -33,9 +33,12 @@ class Cleaning(CleaningProgram, NodeTest):
         keys = f"{self.release(timeout)} {more}"
         self.node.configure(
             path("gpu", nodes, keys) if nodes else static("gpu", count, keys), text=text,
-            kubelet=f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock"; '
-                    f'pod_resources_interval = 1; pod_logs_dir = "{self.node.kubelet_state}/pod-logs";'
-            if sees_pods else f'pod_resources = false; pod_logs_dir = "{self.node.path("nowhere")}";')
+            kubelet=self.pods() if sees_pods else f'pod_resources = false; pod_logs_dir = "{self.node.path("nowhere")}";')
+
+    def pods(self):
+        """What devplugd has to hear of the end of a pod."""
+        return (f'pod_resources_socket = "{self.node.kubelet_state}/pod-resources/kubelet.sock"; '
+                f'pod_resources_interval = 1; pod_logs_dir = "{self.node.kubelet_state}/pod-logs";')
 
     def dirty(self):
         """What is saved."""
@@ -434,6 +437,40 @@ exec sleep {mark}
         self.node.await_allocatable(gpu=1)
         self.assertIsNone(self.node.pod("c", gpu=1)[1])
         self.assertEqual(len(self.log()), 2)
+
+    def check_moved(self, *resources, reload):
+        """While a pod has the device, the resource gives it to another one."""
+        self.begin_with_node()
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        if not reload:
+            self.node.stop()
+        self.node.configure(*resources, kubelet=self.pods())
+        if reload:
+            self.node.reload()
+        else:
+            self.node.start()
+        self.remove("a")
+        self.node.await_allocatable(fpga=1)
+        self.assertEqual(self.log(), [])
+        self.assertIsNone(self.node.pod("b", fpga=1)[1])
+        self.assertEqual(len(self.log()), 2)
+        with open(self.node.path("state/dirty-devices.json")) as file:
+            self.assertEqual([device["resource"] for device in json.load(file)["devices"]], ["vendor.example/fpga"])
+
+    def devices(self, name, pattern="gpu-*"):
+        return path(name, self.node.path("dev/" + pattern), self.release())
+
+    def test_resource_is_renamed_by_reload(self):
+        self.check_moved(self.devices("fpga"), reload=True)
+
+    def test_resource_is_renamed_by_restart(self):
+        self.check_moved(self.devices("fpga"), reload=False)
+
+    def test_device_moves_to_another_resource_by_reload(self):
+        self.check_moved(self.devices("gpu", "none-*"), self.devices("fpga"), reload=True)
+
+    def test_device_moves_to_another_resource_by_restart(self):
+        self.check_moved(self.devices("gpu", "none-*"), self.devices("fpga"), reload=False)
 
     def test_not_while_a_process_has_it_open(self):
         self.begin_with_node()

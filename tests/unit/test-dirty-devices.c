@@ -89,7 +89,7 @@ static void test_all_is_read_again(void **state)
 	assert_int_equal(strings_add(&dirty->users, "claim uid-2", 11), 0);
 	assert_int_equal(strings_add(&dirty->ended, "uid-3", 5), 0);
 	dirty->failure = strdup("it \"burns\"\n\t");
-	(void)add("v.e/other", "gpu-0");
+	(void)add("v.e/other", "gpu-1");
 	assert_int_equal(dirty_devices_save(&devices), 0);
 	load_again();
 	assert_int_equal(devices.count, 2);
@@ -100,11 +100,27 @@ static void test_all_is_read_again(void **state)
 	assert_string_equal(dirty->users.items[1], "claim uid-2");
 	assert_string_equal(dirty->ended.items[0], "uid-3");
 	assert_string_equal(dirty->failure, "it \"burns\"\n\t");
-	assert_true(dirty_devices_find(&devices, "v.e/other", "gpu-0")->clean);
+	assert_true(dirty_devices_find(&devices, "v.e/other", "gpu-1")->clean);
 	dirty_devices_remove(&devices, dirty);
 	assert_int_equal(dirty_devices_save(&devices), 0);
 	load_again();
 	assert_null(dirty_devices_find(&devices, "v.e/gpu", "gpu-0"));
+}
+
+/* A device that has moved to another resource is as dirty as it was, until it is cleaned there. */
+static void test_moved_device(void **state)
+{
+	struct dirty *dirty = add("v.e/gpu", "gpu-0"), *moved;
+
+	dirty->clean = false;
+	assert_true(add("v.e/other", "gpu-1")->clean);
+	moved = add("v.e/other", "gpu-0");
+	assert_false(moved->clean);
+	assert_int_equal(moved->users.count, 0);
+	dirty_devices_remove_elsewhere(&devices, moved);
+	assert_int_equal(devices.count, 2);
+	assert_null(dirty_devices_find(&devices, "v.e/gpu", "gpu-0"));
+	assert_ptr_equal(dirty_devices_find(&devices, "v.e/other", "gpu-0"), moved);
 }
 
 /* No id keeps the devices of other resources from being saved. */
@@ -295,6 +311,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_all_is_read_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_moved_device, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_id_that_cannot_be_saved, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_crash_of_the_host, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_failed_write_is_repeated, setup, teardown),

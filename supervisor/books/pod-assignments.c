@@ -148,7 +148,8 @@ static void collect_claimed(
 static void join_checkpoint(struct assignments *assignments,
 	const struct kubelet_checkpoint *checkpoint, const json_t *listed)
 {
-	json_auto_t *pods = pod_logs_read(assignments->manager->config->kubelet.pod_logs_dir);
+	json_t *known = pod_logs_read(assignments->manager->config->kubelet.pod_logs_dir);
+	json_auto_t *pods = known ?: json_object();
 	json_auto_t *done = json_object();
 
 	for (size_t i = 0; i < checkpoint->count; i++) {

@@ -5,7 +5,6 @@
  */
 #include "supervisor/books/pod-directories.h"
 
-#include <dirent.h>
 #include <jansson.h>
 
 #include "common/log.h"
@@ -63,13 +62,8 @@ void pod_directories_watch(struct pod_directories *directories, bool wanted)
 /* All pods with a directory by their UIDs, or NULL if they are not known. */
 static json_t *read_all(const struct pod_directories *directories)
 {
-	DIR *stream = directories->path ? opendir(directories->path) : NULL;
-	json_t *found;
+	json_t *found = directories->path ? pod_logs_read(directories->path) : NULL;
 
-	if (!stream)
-		return NULL;
-	(void)closedir(stream);
-	found = pod_logs_read(directories->path);
 	/* Some may have been left out. */
 	if (json_object_size(found) >= POD_LOGS_MAX / 2) {
 		json_decref(found);

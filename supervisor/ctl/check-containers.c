@@ -32,7 +32,7 @@ struct container_check {
 	const char *root;     /* of the host's files, "" for / */
 	const char *resource; /* the only one that is checked; NULL: all */
 	struct cdi_files cdi;
-	json_t *pods;            /* by UID, see pod_logs_read() */
+	json_t *pods;            /* by UID, see pod_logs_read(); may be NULL */
 	json_t *answers;         /* by UID of a pod: the containers of devplugd's answer about it */
 	const char *runtime_dir; /* of the daemon; NULL: the configuration has no claims, or the
 				    daemon could not answer */
@@ -363,9 +363,7 @@ int check_containers(
 	check.pods = pod_logs_read(config->kubelet.pod_logs_dir);
 	check.problems = json_array();
 	check.answers = json_object();
-	r = check.pods && check.problems && check.answers
-		? cdi_files_add_usual(&check.cdi, check.root)
-		: -ENOMEM;
+	r = check.problems && check.answers ? cdi_files_add_usual(&check.cdi, check.root) : -ENOMEM;
 	r = r < 0 ? error_set(error, r, "out of memory") : check_all(&check, config, error);
 	if (r >= 0) {
 		*ret = json_pack("{s:s, s:I, s:O}", "unknown", check.unknown.message, "containers",

@@ -6,6 +6,7 @@
 #include "supervisor/kubelet/pod-logs.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 /* Kubernetes' limits for names. */
 #define NAMESPACE_MAX 63
@@ -37,20 +38,35 @@ static int add(json_t *pods, const char *name)
 			pod_length));
 }
 
+/* A directory that was removed on the host and made again is still mounted, and empty. */
+static bool is_removed(DIR *stream)
+{
+	struct stat st;
+
+	return fstat(dirfd(stream), &st) < 0 || st.st_nlink == 0;
+}
+
 json_t *pod_logs_read(const char *directory)
 {
 	json_auto_t *pods = json_object();
 	const struct dirent *entry;
-	DIR *stream;
+	DIR *stream = opendir(directory);
 	int r = 0;
 
-	if (!pods)
+	if (!stream)
 		return NULL;
-	stream = opendir(directory);
-	for (size_t i = 0; stream && i < POD_LOGS_MAX && r >= 0 && (entry = readdir(stream)); i++)
+	for (size_t i = 0; i < POD_LOGS_MAX && r >= 0; i++) {
+		errno = 0;
+		entry = readdir(stream);
+		if (!entry) {
+			r = -errno;
+			break;
+		}
 		if (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN)
 			r = add(pods, entry->d_name);
-	if (stream)
-		(void)closedir(stream);
+	}
+	if (r >= 0 && is_removed(stream))
+		r = -ENOENT;
+	(void)closedir(stream);
 	return r < 0 ? NULL : json_incref(pods);
 }

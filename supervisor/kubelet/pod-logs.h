@@ -15,7 +15,7 @@
 /* Maximum number of entries that are read. */
 #define POD_LOGS_MAX 4096
 
-/* The pods with a directory: an object of UIDs with {"namespace", "pod"}. It is empty if the
- * directory does not exist or cannot be read; names that no pod can have are skipped. NULL: out of
- * memory. */
+/* The pods with a directory: an object of UIDs with {"namespace", "pod"}; names that no pod can
+ * have are skipped. NULL: they are not known, because the directory does not exist, is only mounted
+ * any more, or cannot be read, or for lack of memory. */
 json_t *pod_logs_read(const char *directory);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
 
@@ -85,13 +86,30 @@ static void test_names(void **state)
 static void test_absent(void **state)
 {
 	char path[128];
-	json_t *pods;
 
 	(void)snprintf(path, sizeof(path), "%s/none", directory);
-	pods = pod_logs_read(path);
-	assert_non_null(pods);
-	assert_int_equal(json_object_size(pods), 0);
-	json_decref(pods);
+	assert_null(pod_logs_read(path));
+}
+
+/* As a mount shows a directory that was removed on the host. */
+static void test_removed(void **state)
+{
+	_cleanup_close_ int fd = -EBADF;
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s/logs", directory);
+	assert_int_equal(mkdir(path, 0700), 0);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(rmdir(path), 0);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	assert_null(pod_logs_read(path));
+}
+
+/* What cannot be read is not empty. */
+static void test_not_a_directory(void **state)
+{
+	assert_null(pod_logs_read("/dev/null"));
 }
 
 static void test_many(void **state)
@@ -114,6 +132,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_names, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_absent, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_removed, setup, teardown),
+		cmocka_unit_test(test_not_a_directory),
 		cmocka_unit_test_setup_teardown(test_many, setup, teardown),
 	};
 

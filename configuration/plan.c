@@ -247,11 +247,16 @@ int plan_check_kept(
 {
 	const struct origin origin = { .file = file };
 
+	/* The package's service may write to the default directory, and to those that are allowed.
+	 */
+	bool allowed = streq(to->runtime_dir, DEFAULT_RUNTIME_DIR);
+
 	if (streq(from->runtime_dir, to->runtime_dir))
 		return 0;
 	return report_add(report, &origin, "runtime_dir",
-		"cannot change from \"%s\" while devplugd runs: run \"systemctl restart devplugd\", or undo the change",
-		from->runtime_dir);
+		"cannot change from \"%s\" while devplugd runs: run \"%s%s%ssystemctl restart devplugd\", or undo the change",
+		from->runtime_dir, allowed ? "" : "devplugctl allow ",
+		allowed ? "" : to->runtime_dir, allowed ? "" : " && ");
 }
 
 int plan_make(const struct config *from, const struct config *to, struct plan *ret)

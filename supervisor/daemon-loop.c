@@ -36,6 +36,7 @@
 #include "supervisor/helpers/metrics.h"
 #include "supervisor/keep-configuration.h"
 #include "supervisor/kubelet/kubelet-watch.h"
+#include "supervisor/kubelet/write-access.h"
 #include "supervisor/ownership/arbiter.h"
 #include "supervisor/process/child-user.h"
 #include "supervisor/process/orphans.h"
@@ -454,6 +455,18 @@ static int add_children(struct manager *manager)
 	return 0;
 }
 
+static int open_files(struct manager *manager, struct error *error)
+{
+	const char *directory = manager->config->runtime_dir;
+	struct error cause = { 0 };
+	int r = runtime_files_open(directory, &manager->files, &cause);
+
+	if (r == -EROFS)
+		return error_set(
+			error, r, "%s: " WRITE_ACCESS_REMEDY, cause.message, directory, directory);
+	return r < 0 ? error_set(error, r, "%s", cause.message) : 0;
+}
+
 int daemon_loop_new(const char *config_file, struct config *config, bool last_accepted,
 	struct manager **ret, struct error *error)
 {
@@ -471,7 +484,7 @@ int daemon_loop_new(const char *config_file, struct config *config, bool last_ac
 	manager->generation = 1;
 	session_instance(manager->instance);
 
-	r = runtime_files_open(manager->config->runtime_dir, &manager->files, error);
+	r = open_files(manager, error);
 	if (r < 0)
 		return r;
 	r = published_new(manager->config->runtime_dir, &manager->published);

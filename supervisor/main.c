@@ -138,7 +138,8 @@ static int check(const struct config *config)
 	struct error error = { 0 };
 	uint64_t ids;
 
-	if ((getenv("RUNTIME_DIRECTORY") && load_in_force(config, &in_force, &error) >= 0 &&
+	(void)load_in_force(config, &in_force, &error);
+	if ((getenv("RUNTIME_DIRECTORY") && in_force &&
 		    plan_check_kept(in_force, config, arg.config_file, &report) < 0) ||
 		offered_devices_check(config, &report, &ids) < 0) {
 		print_report(&report);
@@ -149,7 +150,7 @@ static int check(const struct config *config)
 	if (config_warnings(config, &report) >= 0)
 		print_entries(&report, "warning: ");
 	offered_ids_warn(ids, stderr);
-	write_access_warn(config, stderr);
+	write_access_warn(config, (in_force ?: config)->runtime_dir, stderr);
 	dra_identity_check_files(config, stderr);
 	return EXIT_SUCCESS;
 }

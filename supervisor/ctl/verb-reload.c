@@ -175,7 +175,7 @@ int command_reload(const struct command_line *line)
 	(void)ask_daemon(daemon.runtime_dir, "status", json_pack("{s:b}", "pods", 1), ASK_TIMEOUT,
 		&state, &error);
 	removed_devices_warn(in_force, config, state, stderr);
-	write_access_warn(config, stderr);
+	write_access_warn(config, daemon.runtime_dir, stderr);
 	r = have_applied(&daemon, "reload", &error);
 	if (r < 0) {
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);

@@ -93,6 +93,7 @@ void write_access_check(const struct config *config, const char *root,
 		const char *directory, *purpose;
 		bool must_exist; /* devplugd does not make it */
 	} places[] = {
+		{ true, config->runtime_dir, "start of devplugd (runtime_dir)", false },
 		{ any_registers(config, REGISTRATION_SOCKET), kubelet->device_plugin_dir,
 			"sockets for the kubelet (kubelet.device_plugin_dir)", false },
 		{ any_registers(config, REGISTRATION_WATCHER) ||
@@ -144,10 +145,10 @@ static void print_refused(const char *directory, const char *purpose, bool missi
 			program_invocation_short_name, directory, purpose, directory, directory);
 }
 
-void write_access_warn(const struct config *config, FILE *stream)
+void write_access_warn(const struct config *config, const char *runtime_dir, FILE *stream)
 {
 	char root[ROOT_MAX] = "";
-	pid_t daemon = find_daemon(config->runtime_dir);
+	pid_t daemon = find_daemon(runtime_dir);
 
 	if (daemon > 0) {
 		(void)snprintf(root, sizeof(root), "/proc/%d/root", (int)daemon);

@@ -30,8 +30,8 @@ void write_access_check(const struct config *config, const char *root,
 	write_access_handler on_refused, void *userdata);
 
 /* Prints a warning for each directory that is missing, or read-only for this process or for the
- * daemon that runs with the configuration's runtime_dir, as far as this process may see that. */
-void write_access_warn(const struct config *config, FILE *stream);
+ * daemon that runs in `runtime_dir`, as far as this process may see that. */
+void write_access_warn(const struct config *config, const char *runtime_dir, FILE *stream);
 
 /* Logs such warnings for this process. */
 void write_access_log(const struct config *config);

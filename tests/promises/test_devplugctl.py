@@ -141,7 +141,8 @@ class Reload(ToolTest):
         before = len(self.node.output())
         self.node.daemon.send_signal(signal.SIGHUP)
         until(lambda: "rejected" in self.node.output()[before:], "the reload to be refused")
-        remedy = f'runtime_dir: cannot change from "{self.node.run}" while devplugd runs: run "systemctl restart devplugd"'
+        remedy = f'runtime_dir: cannot change from "{self.node.run}" while devplugd runs: ' \
+                 f'run "devplugctl allow {self.node.run}2 && systemctl restart devplugd"'
         self.assertIn(remedy, self.node.output()[before:])
         here = ("--runtime-dir", self.node.run)
         status = self.run_tool("devplugctl", *here, "status", config=False)

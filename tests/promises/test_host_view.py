@@ -63,6 +63,30 @@ class HostView(ToolTest):
         until(self.node.status, "the daemon")
         self.assertIn(words, self.run_tool("devplugd", "--check").stderr)
 
+    def test_read_only_runtime_dir(self):
+        """Of a file that is edited while devplugd runs with another directory, and of the restart that applies it."""
+        other = os.path.join(self.host, "run")
+        remedy = f'run "devplugctl allow {other} && systemctl restart devplugd"'
+        self.node.configure(static("a", 1))
+        self.start(self.root)
+        until(self.node.status, "the daemon")
+        with open(self.node.config) as file:
+            text = file.read()
+        with open(self.node.config, "w") as file:
+            file.write(text.replace(f'runtime_dir = "{self.node.run}"', f'runtime_dir = "{other}"'))
+        # The file and the directory of the service are the default ones.
+        script = (f'mount -t tmpfs tmpfs /run && mkdir /run/devplugd && mount --bind {self.node.run} /run/devplugd && '
+                  f'mount -t tmpfs tmpfs /etc && cp {self.node.config} /etc/devplugd.conf && exec "$@"')
+        answer = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh",
+                                 program("devplugd"), "--check"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn(f"{other} is read-only for devplugd, so there will be no start of devplugd (runtime_dir): ", answer.stderr)
+        self.assertIn(remedy, answer.stderr)
+        self.node.stop()
+        self.start(self.root)
+        self.assertEqual(self.node.daemon.wait(timeout=LIMIT), 1)
+        self.assertRegex(self.node.output(), f"cannot open the directory {other}: .*: for the service of the package, {remedy}")
+
     def test_read_only_configuration(self):
         """A ConfigMap is mounted itself, writable for all. What is read-only in the service, others may write to."""
         folder = os.path.join(self.host, "etc")

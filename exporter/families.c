@@ -163,7 +163,7 @@ static void write_state(const struct scrape *scrape, struct exposition *out)
 		kube_name(resource->name, name);
 		exposition_add(out, "",
 			LABELS({ "resource", resource->name }, { "driver", resource->driver },
-				{ "kube_resource", name }),
+				{ "serve", resource->serve }, { "kube_resource", name }),
 			1);
 	}
 	exposition_begin(out, "devplugd_registered", "gauge",

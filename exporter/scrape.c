@@ -151,6 +151,7 @@ static int take_resources(struct scrape *scrape)
 			.object = object,
 			.name = text_of(object, "name"),
 			.driver = text_of(object, "driver"),
+			.serve = text_of(object, "serve"),
 		};
 		r = map_put(&scrape->by_name, resource->name, resource);
 		/* For a moment, a removed device and an added one may have the same name. */

@@ -23,7 +23,7 @@ struct unit {
 
 struct resource {
 	const json_t *object; /* the supervisor's: its state, and its counters by name */
-	const char *name, *driver;
+	const char *name, *driver, *serve;
 	bool left_out;
 
 	struct unit *units;

@@ -182,13 +182,15 @@ static json_t *pack_counters(
 static json_t *pack_resource(const struct manager *manager, const struct child *child)
 {
 	const struct resource *resource = child->resource;
+	const struct declaration *declaration = &resource_applied(resource)->declaration;
 	uint64_t counters[_COUNTER_MAX] = { 0 };
 	json_auto_t *object = NULL, *numbers = NULL;
 
 	if (child->counters_fd >= 0)
 		(void)counters_read(child->counters_fd, counters);
-	object = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o*}", "name", resource->name, "driver",
-		resource_applied(resource)->declaration.driver_name, "state",
+	object = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o*}", "name", resource->name,
+		"driver", declaration->driver_name, "serve",
+		declaration->serve == SERVE_DRA ? "dra" : "plugin", "state",
 		resource_state_name(resource), "exits",
 		pack_numbers(resource->counts.exits, _EXIT_CAUSE_MAX), "allocation_buckets",
 		pack_numbers(&counters[COUNTER_ALLOCATION_BUCKET], ALLOCATION_BUCKETS), "probes",

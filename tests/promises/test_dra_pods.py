@@ -91,6 +91,8 @@ class DraPods(DraPodTest):
         self.assertEqual(self.remove("trainer"), "")
         self.assertIn(f"unprepared the claim default/{claim}\n", self.node.output())
         self.assertEqual((count("unprepare", "ok"), dra()[f'devplugd_dra_claims{{driver="{DRIVER}"}}']), (before + 1, 0))
+        self.assertIn('devplugd_resource_info{resource="vendor.example/gpu",driver="static",serve="dra",'
+                      'kube_resource="vendor_example_gpu"} 1', get(address, "/metrics")[1].splitlines())
         self.api.faults = [lambda method, path: 503 if method == "PUT" else None]
         self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0").returncode, 0)
         until(lambda: dra()["devplugd_dra_api_errors_total"] > 0, "the failed requests in the metrics")

@@ -280,6 +280,8 @@ class Metrics(NodeTest):
             with open(file) as stream:
                 samples = parse(stream.read())
             self.assertFalse([name for (name, _) in samples if name.startswith("process_")])
+            info = {"resource": "vendor.example/licence", "driver": "static", "serve": "plugin", "kube_resource": "vendor_example_licence"}
+            self.assertEqual(samples.get(("devplugd_resource_info", frozenset(info.items()))), 1)
             return samples[("devplugd_registered", frozenset({"resource": "vendor.example/licence"}.items()))] == 1
         until(serving, "the file to follow")
         # A new file may just be written beside it.

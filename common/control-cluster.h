@@ -54,7 +54,7 @@ enum cluster_type {
 	CLUSTER_HAPPENED,   /* [driver, number, text] an event that is counted, see cluster_events;
 			       number: microseconds that it took */
 	CLUSTER_REFUSED,    /* [text] a claim of the kubelet's calls was refused: which, and why */
-	CLUSTER_API_FAILED, /* [] a request to the API server failed */
+	CLUSTER_API_FAILED, /* [] a request to the API server failed, for the metrics */
 	CLUSTER_UNKNOWN,    /* [number, fd] answers LOOK_UP; sealed memfd with JSON: an array of the
 			       UIDs of the claims that the API server does not have */
 	CLUSTER_ATTRIBUTES, /* [driver, fd] sealed memfd with JSON: the attributes of devices that

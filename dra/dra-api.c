@@ -20,6 +20,9 @@
 /* From a request with old credentials until they are loaded again. */
 #define LOAD_DELAY (500 * USEC_PER_MSEC)
 
+/* The end of the path of an eviction. */
+#define EVICTION_END "/eviction"
+
 /* The method of a PATCH by server-side apply. */
 #define APPLY "APPLY"
 
@@ -97,14 +100,26 @@ static struct request *request_free(struct request *request)
 	return NULL;
 }
 
+/* Whether the metrics count it. A missing object, a conflict, and an eviction that a disruption
+ * budget refuses are answers of a server that works. */
+static bool is_failure(const struct request *request, const struct dra_answer *answer)
+{
+	size_t length = strlen(request->path), end = strlen(EVICTION_END);
+	bool evicts = length > end && streq(request->path + length - end, EVICTION_END);
+
+	return answer->failure && answer->code != 404 && answer->code != 409 &&
+		!(answer->code == 429 && evicts);
+}
+
 static void give_answer(struct request *request, const struct dra_answer *answer)
 {
 	const struct control_message failed = CLUSTER_MESSAGE_INIT(CLUSTER_API_FAILED);
+	bool count = request->on_answer && is_failure(request, answer);
 	dra_answer_handler on_answer = TAKE_PTR(request->on_answer);
 	void *userdata = request->userdata;
 
 	(void)request_free(request);
-	if (on_answer && answer->failure)
+	if (count)
 		(void)control_send(CONTROL_FD, &failed);
 	if (on_answer)
 		on_answer(answer, userdata);

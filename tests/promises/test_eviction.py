@@ -67,7 +67,7 @@ class Eviction(EvictionTest):
         self.assertEqual(self.evictions(), [])
 
     def test_budgets_are_respected(self):
-        self.begin(self.gpu())
+        self.begin(self.gpu(), text=f'metrics = {{ listen = "{self.node.path("metrics.sock")}"; }};')
         device = self.run_pod("a")
         self.budget("a", 0)
         self.break_device(device)
@@ -76,6 +76,8 @@ class Eviction(EvictionTest):
         self.assertIn(f"device {device}: pod default/a is not evicted: Cannot evict pod", " ".join(self.ctl("status").stdout.split()))
         until(lambda: len(self.requests("POST", "/eviction")) > 2, "more attempts")
         self.assertEqual(self.evictions(), [])
+        # The server works.
+        self.assertIn("devplugd_dra_api_errors_total 0", get(self.node.path("metrics.sock"))[1].splitlines())
         self.allow("a", 1)
         self.await_pod(device, "a", "evicted")
         # A process that begins anew does not evict it again.

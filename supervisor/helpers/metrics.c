@@ -31,6 +31,8 @@
 #define TEXTFILE_MAX     (64U << 20)
 #define TEXTFILE_SPACING (500 * USEC_PER_MSEC)
 #define TEXTFILE_MODE    0644
+#define TEXTFILE_MISSED  3 /* writes, after which the file is removed */
+#define TEXTFILE_LATE    (5 * USEC_PER_SEC)
 #define LISTEN_INTERVAL  USEC_PER_SEC
 
 struct metrics {
@@ -41,8 +43,7 @@ struct metrics {
 	sd_event_source *listen_again;  /* as long as it cannot be opened */
 	char *listen_failure;           /* why; logged */
 	char *textfile;                 /* of the applied configuration */
-	bool textfile_written;
-	char *settings; /* the settings that the exporter was sent */
+	char *settings;                 /* the settings that the exporter was sent */
 
 	bool scraping; /* the exporter waits for the state */
 	size_t next;   /* the child whose devices it gets next */
@@ -51,7 +52,7 @@ struct metrics {
 	uint64_t pod_errors;
 	struct pace pace;
 	uint64_t textfile_not_before;
-	sd_event_source *timer;
+	sd_event_source *timer, *textfile_stale;
 	struct log_once textfile_logged; /* failures to write it */
 	char *textfile_failure;          /* NULL: the last write succeeded */
 };
@@ -181,9 +182,24 @@ static bool begin_scrape(struct metrics *metrics)
 /* Otherwise node_exporter would report the last metrics forever. */
 static void remove_textfile(struct metrics *metrics)
 {
-	if (metrics->textfile_written)
+	(void)sd_event_source_set_enabled(metrics->textfile_stale, SD_EVENT_OFF);
+	if (metrics->textfile)
 		(void)unlink(metrics->textfile);
-	metrics->textfile_written = false;
+}
+
+static int on_textfile_stale(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	remove_textfile(userdata);
+	return 0;
+}
+
+static void keep_textfile(struct metrics *metrics)
+{
+	uint64_t interval = (uint64_t)metrics->manager->config->metrics.interval;
+
+	(void)sd_event_source_set_time(metrics->textfile_stale,
+		now_usec(CLOCK_MONOTONIC) + TEXTFILE_LATE + TEXTFILE_MISSED * interval);
+	(void)sd_event_source_set_enabled(metrics->textfile_stale, SD_EVENT_ONESHOT);
 }
 
 static void note_textfile(struct metrics *metrics, int r)
@@ -203,6 +219,21 @@ static void note_textfile(struct metrics *metrics, int r)
 	metrics->textfile_failure = TAKE_PTR(failure);
 }
 
+/* The file of an earlier process, which was killed, is as old. */
+static void take_textfile_path(struct metrics *metrics, const char *path)
+{
+	if (!path) {
+		free(metrics->textfile_failure);
+		metrics->textfile_failure = NULL;
+	}
+	if (streq(path ?: "", metrics->textfile ?: ""))
+		return;
+	remove_textfile(metrics);
+	free(metrics->textfile);
+	metrics->textfile = path ? strdup(path) : NULL;
+	remove_textfile(metrics);
+}
+
 static void take_textfile(struct metrics *metrics, const struct control_message *message)
 {
 	_cleanup_free_ char *text = NULL;
@@ -216,7 +247,8 @@ static void take_textfile(struct metrics *metrics, const struct control_message 
 	r = sealed_read(message->fds[0], TEXTFILE_MAX, &text, &size);
 	if (r >= 0)
 		r = replace_file(AT_FDCWD, metrics->textfile, TEXTFILE_MODE, text, size);
-	metrics->textfile_written |= r >= 0;
+	if (r >= 0)
+		keep_textfile(metrics);
 	note_textfile(metrics, r);
 	metrics->textfile_not_before = now_usec(CLOCK_MONOTONIC) + TEXTFILE_SPACING;
 }
@@ -320,14 +352,7 @@ void metrics_configure(struct metrics *metrics)
 	bool opened, wanted;
 
 	opened = open_socket(metrics, config->listen);
-	if (!streq(config->textfile ?: "", metrics->textfile ?: ""))
-		remove_textfile(metrics);
-	if (!config->textfile) {
-		free(metrics->textfile_failure);
-		metrics->textfile_failure = NULL;
-	}
-	free(metrics->textfile);
-	metrics->textfile = config->textfile ? strdup(config->textfile) : NULL;
+	take_textfile_path(metrics, config->textfile);
 	wanted = metrics->activated_fd >= 0 || metrics->listener.fd >= 0 || metrics->textfile;
 	if (make_settings(metrics, &metrics->settings) < 0)
 		wanted = false;
@@ -394,6 +419,9 @@ int metrics_new(struct manager *manager, struct metrics **ret)
 		r = sd_event_add_time(manager->event, &metrics->listen_again, CLOCK_MONOTONIC,
 			USEC_INFINITY, 100 * USEC_PER_MSEC, on_listen_again, metrics);
 	if (r >= 0)
+		r = sd_event_add_time(manager->event, &metrics->textfile_stale, CLOCK_MONOTONIC,
+			USEC_INFINITY, 100 * USEC_PER_MSEC, on_textfile_stale, metrics);
+	if (r >= 0)
 		r = auxiliary_new(manager, &options, &metrics->exporter);
 	if (r < 0)
 		return r;
@@ -413,6 +441,7 @@ struct metrics *metrics_free(struct metrics *metrics)
 	metrics_socket_done(&metrics->listener);
 	(void)close_fd(metrics->activated_fd);
 	remove_textfile(metrics);
+	sd_event_source_disable_unref(metrics->textfile_stale);
 	free(metrics->textfile);
 	free(metrics->textfile_failure);
 	free(metrics->listen_failure);

@@ -300,6 +300,25 @@ class Metrics(NodeTest):
         self.node.stop()
         self.assertEqual(os.listdir(os.path.dirname(file)), [])
 
+    def test_textfile_without_an_exporter(self):
+        """A file that nothing writes any more would show healthy devices forever."""
+        file = self.node.path("devplugd.prom")
+        with open(file, "w") as stream:
+            stream.write("devplugd_kubelet_up 1\n")
+        self.configure(self.licence(), metrics=f'textfile = "{file}"; interval = 1;')
+        fail = f'mount --bind /bin/false {program("devplugd-exporter")}'
+        # A process that was killed leaves it.
+        self.node.prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'{fail} && exec "$@"', "sh"]
+        self.node.start()
+        until(lambda: not os.path.exists(file), "the old file to be removed")
+        self.node.stop()
+        self.node.prefix = ["unshare", "--mount", "--propagation", "private"]
+        self.node.start()
+        until(lambda: os.path.exists(file), "the file")
+        subprocess.run(["nsenter", "-t", str(self.node.daemon.pid), "-m", "sh", "-c", fail], check=True)
+        os.kill(self.exporters()[0], signal.SIGKILL)
+        until(lambda: not os.path.exists(file), "the file to be removed")
+
     def test_textfile_in_a_missing_directory(self):
         """Everything that a person runs reports it."""
         file = self.node.path("missing/devplugd.prom")

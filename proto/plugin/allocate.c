@@ -35,12 +35,6 @@ struct allocate {
 	bool running, answered;
 };
 
-struct cancel_message {
-	struct mailbox_message base;
-	struct allocates *allocates;
-	const struct rpc_call *call;
-};
-
 /* Used by any thread before the call is in the list, then by the main thread. */
 static struct allocate *allocate_free(struct allocate *allocate)
 {
@@ -358,7 +352,7 @@ void allocate_post(struct allocates *allocates, struct mailbox *mailbox, struct 
 	mailbox_post(mailbox, &allocate->base);
 }
 
-static void cancel(struct allocates *allocates, const struct rpc_call *call)
+void allocates_cancel(struct allocates *allocates, const struct rpc_call *call)
 {
 	for (struct allocate *a = allocates->first; a; a = a->next)
 		if (a->call == call) {
@@ -368,31 +362,6 @@ static void cancel(struct allocates *allocates, const struct rpc_call *call)
 			start_waiting(allocates);
 			return;
 		}
-}
-
-static void deliver_cancel(struct mailbox_message *base, void *userdata)
-{
-	struct cancel_message *posted = (struct cancel_message *)(void *)base;
-
-	if (userdata)
-		cancel(posted->allocates, posted->call);
-	free(posted);
-}
-
-void allocate_post_cancel(
-	struct allocates *allocates, struct mailbox *mailbox, const struct rpc_call *call)
-{
-	struct cancel_message *posted = malloc(sizeof(*posted));
-
-	/* Without memory, the programs end at their time limit. */
-	if (!posted)
-		return;
-	*posted = (struct cancel_message){
-		.base.deliver = deliver_cancel,
-		.allocates = allocates,
-		.call = call,
-	};
-	mailbox_post(mailbox, &posted->base);
 }
 
 void allocates_done(struct allocates *allocates)

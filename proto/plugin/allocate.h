@@ -47,10 +47,9 @@ struct allocates {
 void allocate_post(struct allocates *allocates, struct mailbox *mailbox, struct offer *offer,
 	struct rpc_call *call, struct message *request, size_t size);
 
-/* Ends the programs of a call whose caller has cancelled, if it has no answer yet. The call was
- * posted before and is not read. Any thread. */
-void allocate_post_cancel(
-	struct allocates *allocates, struct mailbox *mailbox, const struct rpc_call *call);
+/* Ends the programs of a call whose caller has cancelled, if it has no answer yet. The call is not
+ * read. Main thread. */
+void allocates_cancel(struct allocates *allocates, const struct rpc_call *call);
 
 /* Kills the running programs and answers UNAVAILABLE. Main thread. */
 void allocates_done(struct allocates *allocates);

@@ -140,11 +140,12 @@ static void on_allocate(struct mailbox *mailbox, struct offer *offer, struct rpc
 	allocate_post(&plugin->allocates, mailbox, offer, call, request, size);
 }
 
-static void on_cancelled(struct mailbox *mailbox, const struct rpc_call *call, void *userdata)
+static void on_cancelled(const struct rpc_call *call, void *userdata)
 {
 	struct plugin *plugin = userdata;
 
-	allocate_post_cancel(&plugin->allocates, mailbox, call);
+	allocates_cancel(&plugin->allocates, call);
+	pre_starts_cancel(&plugin->pre_starts, call);
 }
 
 static void on_pre_start(

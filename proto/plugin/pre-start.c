@@ -8,6 +8,7 @@
 #include "proto/plugin/pre-start.h"
 
 #include "common/counters.h"
+#include "common/log.h"
 #include "deviceplugin.pb-c.h"
 #include "drivers/host/command.h"
 #include "drivers/host/device-values.h"
@@ -15,8 +16,8 @@
 #include "proto/message.h"
 #include "proto/plugin/call-failed.h"
 
-/* The supervisor answers earlier. */
-#define CLEAN_TIMEOUT (28 * USEC_PER_SEC)
+/* The kubelet waits 30 s. The supervisor answers earlier whether devices are clean. */
+#define ANSWER_TIMEOUT (28 * USEC_PER_SEC)
 
 struct pre_start {
 	struct pre_start *next;
@@ -31,7 +32,8 @@ struct pre_start {
 	char *text;             /* of `ids`, which wait for the answer */
 	const char **ids;
 	size_t n_ids;
-	uint64_t deadline; /* CLOCK_MONOTONIC microseconds */
+	uint64_t since;    /* CLOCK_MONOTONIC microseconds */
+	uint64_t deadline; /* of the command */
 	const struct device **devices;
 	size_t *units; /* positions in the snapshot, each once */
 	size_t n_units, n_done;
@@ -200,6 +202,7 @@ static struct pre_start *pre_start_new(struct pre_starts *running, sd_event *eve
 		.offer = offer_ref(offer),
 		.on_end = on_end,
 		.userdata = userdata,
+		.since = now_usec(CLOCK_MONOTONIC),
 	};
 	running->first = run;
 	return run;
@@ -253,11 +256,26 @@ static void refuse(struct pre_start *run, const struct error *error)
 	pre_start_free(run);
 }
 
+/* Whether the command may still run for as long as it may. */
+static bool has_time(const struct pre_start *run)
+{
+	const struct prestart *prestart = &run->offer->applied_config->declaration->prestart;
+
+	return prestart->command.count == 0 ||
+		now_usec(CLOCK_MONOTONIC) + prestart->timeout <= run->since + ANSWER_TIMEOUT;
+}
+
 static void on_clean(int status, int metadata_fd, const struct error *error, void *userdata)
 {
 	struct pre_start *run = userdata;
+	struct error late = {};
 
 	run->use = device_use_free(run->use);
+	if (status >= 0 && !has_time(run)) {
+		status = error_set(&late, -EAGAIN,
+			"the devices are clean now, but too little time is left for prestart; the kubelet will retry");
+		error = &late;
+	}
 	if (status < 0)
 		refuse(run, error);
 	else
@@ -291,7 +309,7 @@ static void await_clean(
 	if (r < 0)
 		(void)error_set(&error, r, "out of memory");
 	else
-		r = device_use_ask(uses, CHILD_USE_STARTED, ids, n_ids, -EBADF, CLEAN_TIMEOUT,
+		r = device_use_ask(uses, CHILD_USE_STARTED, ids, n_ids, -EBADF, ANSWER_TIMEOUT,
 			on_clean, run, &run->use, &error);
 	if (r < 0)
 		refuse(run, &error);
@@ -323,6 +341,21 @@ void pre_start_answer(struct pre_starts *running, struct device_uses *uses, stru
 		await_clean(run, uses, ids, n_ids);
 	else
 		begin(run, ids, n_ids);
+}
+
+void pre_starts_cancel(struct pre_starts *running, const struct rpc_call *call)
+{
+	struct pre_start *run = running->first;
+
+	while (run && (run->on_end != answer || run->userdata != call))
+		run = run->next;
+	if (!run)
+		return;
+	log_info("the kubelet cancelled the start of a container; prestart is killed if it runs");
+	if (run->command)
+		counters_add(COUNTER_PRESTARTS_FAILED, 1);
+	rpc_fail(run->userdata, RPC_CANCELLED, "cancelled");
+	pre_start_free(run);
 }
 
 void pre_starts_done(struct pre_starts *running)

@@ -4,8 +4,10 @@
 /*
  * PreStartContainer: the resource's command runs before a container starts, and its last log line
  * reaches the pod if it fails. A command that uses variables of one device runs once for each
- * device, one after the other; else it runs once. All runs share one time limit, below the
- * kubelet's 30 s.
+ * device, one after the other; else it runs once. All runs share one time limit. With the wait
+ * until the devices are clean, a call is answered within the kubelet's 30 s: if too little time is
+ * left for the command, the call fails, and the kubelet retries. A call that its caller cancels
+ * ends its command.
  */
 
 #include <systemd/sd-event.h>
@@ -36,6 +38,10 @@ void pre_start_run(struct pre_starts *running, sd_event *event, struct offer *of
  * clean. */
 void pre_start_answer(struct pre_starts *running, struct device_uses *uses, struct offer *offer,
 	struct rpc_call *call, const char *const *ids, size_t n_ids);
+
+/* Ends the command of a call whose caller has cancelled, if it has no answer yet. The call is not
+ * read. */
+void pre_starts_cancel(struct pre_starts *running, const struct rpc_call *call);
 
 /* Kills what runs. */
 void pre_starts_done(struct pre_starts *running);

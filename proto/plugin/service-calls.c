@@ -24,6 +24,12 @@ struct ids_message {
 	const char *ids[]; /* the strings follow the array */
 };
 
+struct cancel_message {
+	struct mailbox_message base;
+	struct service *service;
+	const struct rpc_call *call;
+};
+
 static void fail_malformed(struct rpc_call *call)
 {
 	rpc_fail(call, RPC_INVALID_ARGUMENT, "the request is not valid for this method");
@@ -63,6 +69,32 @@ static char *ids_message_add(struct ids_message *posted, char *const *ids, size_
 		p = stpcpy(p, ids[i]) + 1;
 	}
 	return p;
+}
+
+static void deliver_cancelled(struct mailbox_message *base, void *userdata)
+{
+	struct cancel_message *posted = (struct cancel_message *)(void *)base;
+	struct service *service = posted->service;
+
+	if (userdata)
+		service->events->on_cancelled(posted->call, service->userdata);
+	free(posted);
+}
+
+static void on_cancelled(struct rpc_call *call, void *userdata)
+{
+	struct service *service = userdata;
+	struct cancel_message *posted = malloc(sizeof(*posted));
+
+	/* Without memory, the programs end at their time limit. */
+	if (!posted)
+		return;
+	*posted = (struct cancel_message){
+		.base.deliver = deliver_cancelled,
+		.service = service,
+		.call = call,
+	};
+	mailbox_post(service->mailbox, &posted->base);
 }
 
 static void deliver_pre_start(struct mailbox_message *base, void *userdata)
@@ -197,13 +229,6 @@ static struct ids_message *allocate_message(struct service *service,
 	return posted;
 }
 
-static void on_allocate_cancelled(struct rpc_call *call, void *userdata)
-{
-	struct service *service = userdata;
-
-	service->events->on_cancelled(service->mailbox, call, service->userdata);
-}
-
 /* Returns false if the offer was replaced meanwhile. */
 static bool allocate_with_programs(struct service *service, struct offer *offer,
 	struct rpc_call *call, struct message *message, size_t size)
@@ -217,7 +242,7 @@ static bool allocate_with_programs(struct service *service, struct offer *offer,
 	}
 	if (!begin_settling(service, offer, posted))
 		return false;
-	rpc_call_watch(call, on_allocate_cancelled);
+	rpc_call_watch(call, on_cancelled);
 	service->events->on_allocate(
 		service->mailbox, offer, call, message, size, service->userdata);
 	mailbox_post(service->mailbox, &TAKE_PTR(posted)->base);
@@ -331,6 +356,7 @@ static void handle_pre_start(struct service *service, struct rpc_call *call, con
 	(void)ids_message_add(posted, request->devices_ids, request->n_devices_ids,
 		(char *)&posted->ids[request->n_devices_ids]);
 	posted->call = call;
+	rpc_call_watch(call, on_cancelled);
 	mailbox_post(service->mailbox, &posted->base);
 }
 

@@ -28,13 +28,14 @@ struct service_events {
 	void (*on_pre_start)(
 		struct rpc_call *call, const char *const *ids, size_t n_ids, void *userdata);
 
-	/* These two are called on gRPC's thread, with the mailbox of the loop. The second one is
-	 * called if programs add to containers: the callee answers the AllocateRequest of `size`
-	 * bytes later, and may take it. */
+	/* The caller no longer waits for the answer to one of these calls. It is to be answered all
+	 * the same, if that is not done, and is not read. */
+	void (*on_cancelled)(const struct rpc_call *call, void *userdata);
+
+	/* Called on gRPC's thread, with the mailbox of the loop, if programs add to containers: the
+	 * callee answers the AllocateRequest of `size` bytes later, and may take it. */
 	void (*on_allocate)(struct mailbox *mailbox, struct offer *offer, struct rpc_call *call,
 		struct message *request, size_t size, void *userdata);
-	/* The caller no longer waits for that answer. */
-	void (*on_cancelled)(struct mailbox *mailbox, const struct rpc_call *call, void *userdata);
 };
 
 /* Starts gRPC and serves; `events` are called with `userdata` from the loop of `event`. */

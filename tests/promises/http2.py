@@ -10,6 +10,7 @@ END_STREAM, END_HEADERS = 1, 4
 FRAME_MAX = 16384  # without a setting of the peer
 LIST_AND_WATCH = "/v1beta1.DevicePlugin/ListAndWatch"
 ALLOCATE = "/v1beta1.DevicePlugin/Allocate"
+PRE_START = "/v1beta1.DevicePlugin/PreStartContainer"
 
 
 def frame(kind, flags, stream, payload=b""):

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import unittest
 
-from http2 import ALLOCATE, RST_STREAM, call, connect, frame
+from http2 import ALLOCATE, PRE_START, RST_STREAM, call, connect, frame
 from node import NodeTest, children_of, command_line, is_gone, process_status, program, until
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
@@ -305,6 +305,21 @@ class Allocate(NodeTest):
         until(lambda: self.node.output().count("the kubelet cancelled an allocation") == 2, "it to be said")
         self.script("allocate", """echo '{"version": 1}'""")
         self.assertIsNotNone(self.node.pod("p1", cam=2)[0])
+
+    def test_prestart_given_up(self):
+        """The kubelet starts the container again, with another run of the program."""
+        self.script("prepare", "sleep 1000 & echo $$ $! > pids.new; mv pids.new pids; wait")
+        self.begin(more=f'prestart = {{ command = [ "{self.node.path("prepare")}" ]; }};')
+        for count in (1, 2):
+            peer = self.peer(call(1, PRE_START, b"\x0a\x01a"))
+            pids = [int(word) for word in until(lambda: self.read("pids"), "the program to run").split()]
+            os.unlink(os.path.join(self.out, "pids"))
+            if count == 1:
+                peer.sendall(frame(RST_STREAM, 0, 1, struct.pack(">I", 8)))
+            else:
+                peer.close()
+            self.assert_gone(pids)
+            until(lambda: self.node.output().count("the kubelet cancelled the start of a container") == count, "it to be logged")
 
     def test_P7_stop(self):
         self.script("allocate", "sleep 1000 & echo $$ $! > pids.new; mv pids.new pids; wait")

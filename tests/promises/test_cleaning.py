@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import subprocess
+import time
 import unittest
 
 import pod_resources
@@ -222,6 +223,25 @@ exec sleep {mark}
         self.mark("wait", False)
         self.node.await_allocatable(gpu=1)
         self.assertEqual(self.node.ask_kubelet("pod", "restart", "b").returncode, 0)
+        self.assertEqual(self.log(), ["begin gpu-0", "end gpu-0"])
+
+    def test_too_late_for_prestart(self):
+        """The kubelet waits 30 s for both; what is cleaned is ready for its next try."""
+        self.begin(more=f'prestart = {{ command = [ "/bin/mkdir", "{self.folder}/started" ]; timeout = 25; }};')
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        os.rmdir(f"{self.folder}/started")
+        self.mark("wait")
+        self.remove("a")
+        until(lambda: self.log() == ["begin gpu-0"], "the program to run")
+        process = self.begin_pod("b")
+        until(lambda: self.device().get("allocations") == 2, "Allocate to be answered")
+        # Less than 25 s of the 30 s are left.
+        time.sleep(5)
+        self.mark("wait", False)
+        self.assertIn("the devices are clean now, but too little time is left for prestart; the kubelet will retry", self.end_pod(process)[1])
+        self.assertFalse(os.path.exists(f"{self.folder}/started"))
+        self.assertEqual(self.restart("b").returncode, 0)
+        self.assertTrue(os.path.exists(f"{self.folder}/started"))
         self.assertEqual(self.log(), ["begin gpu-0", "end gpu-0"])
 
     def test_kills_while_it_is_cleaned(self):

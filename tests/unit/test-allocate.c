@@ -54,9 +54,9 @@ static void on_allocate(struct mailbox *mailbox, struct offer *offer, struct rpc
 	allocate_post(&allocates, mailbox, offer, call, request, size);
 }
 
-static void on_cancelled(struct mailbox *mailbox, const struct rpc_call *call, void *userdata)
+static void on_cancelled(const struct rpc_call *call, void *userdata)
 {
-	allocate_post_cancel(&allocates, mailbox, call);
+	allocates_cancel(&allocates, call);
 }
 
 static const struct service_events service_events = {

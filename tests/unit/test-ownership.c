@@ -181,6 +181,43 @@ static void test_P17_booked(void **state)
 	clear();
 }
 
+/* A pod's device is offered by no resource that does not share with the pod's. */
+static void test_P17_booked_and_shared(void **state)
+{
+	static const char *const orders[] = { "abc", "acb", "cab" },
+				 *const names[] = { "a", "b", "c" };
+	_cleanup_bookings_ struct bookings *booked = bookings_of((const char *[]){ "x", NULL });
+	static const char *const kept = "x\tc, where a pod still uses it\n";
+
+	for (size_t i = 0; i < ARRAY_SIZE(orders); i++) {
+		bool follows_c = false;
+
+		for (const char *name = orders[i]; *name; name++) {
+			add(names[*name - 'a'], *name != 'c', "x\t/dev/0\n");
+			if (*name == 'c')
+				decisions[n_decisions - 1].booked = booked;
+		}
+		decide();
+		for (size_t k = 0; k < n_decisions; k++) {
+			if (orders[i][k] != 'c')
+				expect(k, follows_c ? "x\tc\n" : kept);
+			else
+				expect(k, k > 0 ? "x\ta\n" : "");
+			follows_c = follows_c || orders[i][k] == 'c';
+		}
+		clear();
+	}
+
+	/* Two devices of one resource with a claim in common. */
+	add("a", false, "x\t/dev/0\ny\t/dev/0\nz\t/dev/1\n");
+	add("c", false, "x\t/dev/0\n");
+	decisions[1].booked = booked;
+	decide();
+	expect(0, "x\tc, where a pod still uses it\ny\tc, where a pod still uses it\n");
+	expect(1, "x\ta\n");
+	clear();
+}
+
 static void test_ids(void **state)
 {
 	add("a", false, "x\t/dev/0\ny\t/dev/5\nz\t/dev/6\n");
@@ -598,6 +635,7 @@ int main(void)
 		cmocka_unit_test(test_overlap),
 		cmocka_unit_test(test_exclusive),
 		cmocka_unit_test(test_P17_booked),
+		cmocka_unit_test(test_P17_booked_and_shared),
 		cmocka_unit_test(test_ids),
 		cmocka_unit_test(test_definition),
 		cmocka_unit_test(test_hostile),

@@ -156,7 +156,7 @@ int config_runtime_drop_in_dir(const char *path, char **ret)
 						: format_text(ret, "%s.d", path);
 }
 
-static int cordon_file_path(const char *path, char **ret)
+int config_cordon_file(const char *path, char **ret)
 {
 	_cleanup_free_ char *directory = NULL;
 	int r;
@@ -353,7 +353,7 @@ static int load(const char *path, bool with_drop_ins, struct report *report, str
 	size_t before = report->count;
 	int r, unread;
 
-	r = cordon_file_path(path, &cordon_file);
+	r = config_cordon_file(path, &cordon_file);
 	if (r >= 0)
 		r = config_new(&config);
 	if (r < 0)
@@ -520,7 +520,7 @@ int config_load_cordons(
 	size_t before = report->count;
 	int r;
 
-	r = cordon_file_path(path, &cordon_file);
+	r = config_cordon_file(path, &cordon_file);
 	if (r >= 0)
 		r = text_without_cordons(config, &text);
 	if (r >= 0)

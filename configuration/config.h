@@ -174,3 +174,6 @@ int config_list_drop_ins(const char *path, struct report *report, struct strings
 /* The directory for drop-ins of `path` that are made at run time (malloc'ed). Returns 0 or -ENOMEM.
  */
 int config_runtime_drop_in_dir(const char *path, char **ret);
+
+/* The path of CORDON_FILE there, in the same way. */
+int config_cordon_file(const char *path, char **ret);

@@ -2,30 +2,33 @@
 /*
  * Decides whether the files of the configuration have changed (--watch). An event only starts a
  * check: a fingerprint of the files decides, with symbolic links followed, so that the temporary
- * files of editors do not count.
+ * files of editors do not count. Each check watches again, because a link may have been turned. The
+ * list of cordons has a fingerprint of its own, because it can be applied alone.
  */
 #include "supervisor/config-watch.h"
 
-#include <limits.h>
 #include <sys/stat.h>
 
 #include "common/log.h"
 #include "configuration/config.h"
+#include "drivers/host/sysroot.h"
 #include "drivers/host/watch.h"
 
-#define LINKS_MAX   8
-#define WATCHED_MAX (LINKS_MAX + 3) /* and for the file, its drop-ins, and those of this boot */
-#define POLL_BLIND  (5 * USEC_PER_SEC)
+/* As many as the kernel follows. */
+#define LINKS_MAX  40
+#define POLL_BLIND (5 * USEC_PER_SEC)
 
 struct config_watch {
 	sd_event *event;
 	char *config_file;
 	struct watcher *watcher;
-	struct watch *watches[WATCHED_MAX];
+	struct watch **watches;
 	size_t n_watches;
+	struct strings directories; /* one for each watch */
 	bool blind;
 	sd_event_source *look;
-	uint64_t fingerprint;
+	char *cordon_file;
+	uint64_t fingerprint, cordons;
 	config_watch_handler on_change;
 	void *userdata;
 };
@@ -59,8 +62,14 @@ static uint64_t take_fingerprint(const struct config_watch *watch)
 
 	(void)config_list_drop_ins(watch->config_file, &report, &drop_ins);
 	for (size_t i = 0; i < drop_ins.count; i++)
-		hash = mix_file(hash, drop_ins.items[i]);
+		if (!streq(drop_ins.items[i], watch->cordon_file))
+			hash = mix_file(hash, drop_ins.items[i]);
 	return hash;
+}
+
+static uint64_t take_cordons(const struct config_watch *watch)
+{
+	return mix_file(0xcbf29ce484222325, watch->cordon_file);
 }
 
 static void look_after(struct config_watch *watch, uint64_t delay)
@@ -74,31 +83,26 @@ static void on_event(enum watch_change change, const char *name, void *userdata)
 	look_after(userdata, CONFIG_WATCH_QUIET);
 }
 
-static int on_look(sd_event_source *source, uint64_t usec, void *userdata)
+static int add_directory(struct config_watch *watch, const char *directory)
 {
-	struct config_watch *watch = userdata;
-	uint64_t fingerprint = take_fingerprint(watch);
+	int r;
 
-	if (watch->blind)
-		look_after(watch, POLL_BLIND);
-	if (fingerprint != watch->fingerprint)
-		watch->on_change(watch->userdata);
-	return 0;
-}
-
-static void add_directory(struct config_watch *watch, const char *directory)
-{
-	int r = watch_add(watch->watcher, directory, WATCH_CONTENT, on_event, watch,
+	if (strings_contain(&watch->directories, directory))
+		return 0;
+	if (array_reserve((void **)&watch->watches, watch->n_watches, sizeof(struct watch *)) < 0 ||
+		strings_add(&watch->directories, directory, strlen(directory)) < 0)
+		return -ENOMEM;
+	r = watch_add(watch->watcher, directory, WATCH_CONTENT, on_event, watch,
 		&watch->watches[watch->n_watches]);
-
 	if (r >= 0) {
 		watch->n_watches++;
-		return;
+		return 0;
 	}
 	if (!watch->blind)
 		log_warning("cannot watch %s: %s; checking it every %llu s instead", directory,
 			watch_strerror(r), POLL_BLIND / USEC_PER_SEC);
 	watch->blind = true;
+	return 0;
 }
 
 static char *directory_of(const char *path)
@@ -108,61 +112,85 @@ static char *directory_of(const char *path)
 	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
-/* What the link at the path leads to, absolute but not resolved further; NULL: it is none. */
-static char *follow_link(const char *path, const char *directory)
+static int make_absolute(const char *path, char **ret)
 {
-	char target[PATH_MAX], *next;
-	ssize_t length = readlink(path, target, sizeof(target) - 1);
+	_cleanup_free_ char *here = *path == '/' ? NULL : realpath(".", NULL);
 
-	if (length <= 0)
-		return NULL;
-	target[length] = '\0';
-	if (target[0] == '/')
-		return strdup(target);
-	return format_text(&next, "%s/%s", directory, target) < 0 ? NULL : next;
+	if (*path != '/' && !here)
+		return -ENOMEM;
+	return format_text(ret, "%s%s%s", here ?: "", here ? "/" : "", path);
 }
 
-/* A watch follows its path through links among the directories; those of the file itself are
- * followed here, so that none of them can be turned to another file unseen. */
-static int add_file(struct config_watch *watch, const char *path)
+/* Watches the directory that the path is in, and each link on the way to it. */
+static int add_way(struct config_watch *watch, const char *path)
 {
-	_cleanup_free_ char *file = strdup(path);
+	_cleanup_free_ char *way = NULL;
+	int r = make_absolute(path, &way);
 
-	for (unsigned links = 0; file && links <= LINKS_MAX; links++) {
-		_cleanup_free_ char *directory = directory_of(file);
-		char *next;
+	for (unsigned links = 0; r >= 0 && links <= LINKS_MAX; links++) {
+		_cleanup_free_ char *directory = directory_of(way);
+		char *next = NULL;
 
-		if (!directory)
-			return -ENOMEM;
-		add_directory(watch, directory);
-		next = follow_link(file, directory);
-		if (!next)
-			return 0;
-		free(file);
-		file = next;
+		r = directory ? add_directory(watch, directory) : -ENOMEM;
+		if (r >= 0)
+			r = sysroot_follow_link("", way, &next);
+		if (r < 0 || !next)
+			return r;
+		free(way);
+		way = next;
 	}
-	return file ? 0 : -ENOMEM;
+	return r;
 }
 
-static int add_directories(struct config_watch *watch)
+/* The directories of drop-ins may be missing, and have links in them. */
+static int add_drop_ins(struct config_watch *watch)
 {
-	_cleanup_free_ char *here = realpath(".", NULL), *path = NULL, *drop_ins = NULL;
-	bool relative = watch->config_file[0] != '/';
+	_cleanup_strings_ struct strings drop_ins = { 0 };
+	_cleanup_report_ struct report report = { 0 };
+	_cleanup_free_ char *inside = NULL;
 	int r;
 
-	if (!here)
-		return -ENOMEM;
-	if (format_text(&path, "%s%s%s", relative ? here : "", relative ? "/" : "",
-		    watch->config_file) < 0)
-		return -ENOMEM;
-	if (format_text(&drop_ins, "%s.d", path) < 0)
-		return -ENOMEM;
-	add_directory(watch, drop_ins);
-	r = add_file(watch, path);
-	if (r < 0)
-		return r;
-	if (streq(watch->config_file, DEFAULT_CONFIG_FILE))
-		add_directory(watch, RUNTIME_DROP_IN_DIR);
+	r = format_text(&inside, "%s.d/.", watch->config_file);
+	if (r >= 0)
+		r = add_way(watch, inside);
+	if (r >= 0)
+		r = add_way(watch, watch->cordon_file);
+	(void)config_list_drop_ins(watch->config_file, &report, &drop_ins);
+	for (size_t i = 0; i < drop_ins.count && r >= 0; i++)
+		r = add_way(watch, drop_ins.items[i]);
+	return r;
+}
+
+static void free_watches(struct watch **watches, size_t n)
+{
+	while (n > 0)
+		(void)watch_free(watches[--n]);
+	free(watches);
+}
+
+/* The old watches end last, so that no event is missed in between. */
+static void watch_all(struct config_watch *watch)
+{
+	struct watch **old = watch->watches;
+	size_t n_old = watch->n_watches;
+
+	watch->watches = NULL;
+	watch->n_watches = 0;
+	strings_done(&watch->directories);
+	if (add_way(watch, watch->config_file) < 0 || add_drop_ins(watch) < 0)
+		watch->blind = true;
+	free_watches(old, n_old);
+}
+
+static int on_look(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct config_watch *watch = userdata;
+
+	watch_all(watch);
+	if (watch->blind)
+		look_after(watch, POLL_BLIND);
+	if (take_fingerprint(watch) != watch->fingerprint || take_cordons(watch) != watch->cordons)
+		watch->on_change(watch->userdata);
 	return 0;
 }
 
@@ -178,16 +206,17 @@ int config_watch_new(sd_event *event, const char *config_file, config_watch_hand
 	watch->on_change = on_change;
 	watch->userdata = userdata;
 	watch->config_file = strdup(config_file);
-	r = watch->config_file ? watcher_new(event, "", &watch->watcher) : -ENOMEM;
+	r = watch->config_file ? config_cordon_file(config_file, &watch->cordon_file) : -ENOMEM;
+	if (r >= 0)
+		r = watcher_new(event, "", &watch->watcher);
 	if (r >= 0)
 		r = sd_event_add_time_relative(event, &watch->look, CLOCK_MONOTONIC, 0,
 			10 * USEC_PER_MSEC, on_look, watch);
-	if (r >= 0)
-		r = add_directories(watch);
 	if (r < 0) {
 		(void)config_watch_free(watch);
 		return r;
 	}
+	watch_all(watch);
 	config_watch_seen(watch);
 	if (!watch->blind)
 		(void)sd_event_source_set_enabled(watch->look, SD_EVENT_OFF);
@@ -199,6 +228,13 @@ void config_watch_seen(struct config_watch *watch)
 {
 	if (watch)
 		watch->fingerprint = take_fingerprint(watch);
+	config_watch_seen_cordons(watch);
+}
+
+void config_watch_seen_cordons(struct config_watch *watch)
+{
+	if (watch)
+		watch->cordons = take_cordons(watch);
 }
 
 void config_watch_stop(struct config_watch *watch)
@@ -206,8 +242,9 @@ void config_watch_stop(struct config_watch *watch)
 	if (!watch)
 		return;
 	(void)sd_event_source_set_enabled(watch->look, SD_EVENT_OFF);
-	while (watch->n_watches > 0)
-		(void)watch_free(watch->watches[--watch->n_watches]);
+	free_watches(TAKE_PTR(watch->watches), watch->n_watches);
+	watch->n_watches = 0;
+	strings_done(&watch->directories);
 }
 
 struct config_watch *config_watch_free(struct config_watch *watch)
@@ -219,6 +256,7 @@ struct config_watch *config_watch_free(struct config_watch *watch)
 	sd_event_source_disable_unref(watch->look);
 	sd_event_unref(watch->event);
 	free(watch->config_file);
+	free(watch->cordon_file);
 	free(watch);
 	return NULL;
 }

@@ -26,6 +26,9 @@ int config_watch_new(sd_event *event, const char *config_file, config_watch_hand
  * accepted. */
 void config_watch_seen(struct config_watch *watch);
 
+/* The same, if only the list of cordons is read. */
+void config_watch_seen_cordons(struct config_watch *watch);
+
 /* Ends watching, as kubelet_watch_stop() does and for the same reason. NULL is accepted. */
 void config_watch_stop(struct config_watch *watch);
 

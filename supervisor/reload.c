@@ -371,6 +371,7 @@ static int begin_cordons(struct request *request, struct error *error)
 
 	if (manager->stopping)
 		return error_set(error, -ESHUTDOWN, "devplugd is stopping");
+	config_watch_seen_cordons(manager->config_watch);
 	r = load_cordons(manager, &report);
 	finish(manager, "the list of cordons", &report, r);
 	if (r < 0)

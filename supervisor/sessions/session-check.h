@@ -13,7 +13,7 @@
 struct manager;
 struct session_check;
 
-/* Nothing is checked before session_check_soon(). */
+/* Nothing is checked before session_check_run(). */
 int session_check_new(struct manager *manager, struct session_check **ret);
 
 /* Calls `on_check` with each check, for sessions that belong to no child. */

@@ -2,9 +2,10 @@
 """devplugd --watch: files that change are reloaded once, however they are changed; a broken one changes nothing."""
 import os
 import signal
+import subprocess
 import time
 
-from node import NodeTest, static, until
+from node import NodeTest, program, static, until
 
 
 class Watch(NodeTest):
@@ -75,6 +76,64 @@ class Watch(NodeTest):
         for generation in range(2, 5):
             publish(generation, generation, real)
             self.node.await_allocatable(a=generation)
+
+    def test_links_that_are_turned(self):
+        """The file, a drop-in and a directory on the way to it lead to other files than at the start, and these change."""
+        # Elsewhere than the log, whose directory is busy.
+        folders = [self.node.path(name) for name in ("etc", "one", "two", "drop-ins")]
+        for folder in folders:
+            os.mkdir(folder)
+        etc, one, two, drop_ins = folders
+
+        def turn(link, target):
+            os.symlink(target, f"{link}.new")
+            os.rename(f"{link}.new", link)
+
+        def write(path, count, name):
+            with open(f"{path}.new", "w") as file:
+                file.write(text.replace("{count}", str(count)) if name == "a" else f"resources = ( {static(name, count)} );\n")
+            os.rename(f"{path}.new", path)
+
+        self.node.configure(static("a", 8))
+        with open(self.node.config) as file:
+            text = file.read().replace("count = 8", "count = {count}")
+        self.assertIn("{count}", text)
+        write(f"{one}/main", 1, "a")
+        write(f"{one}/b", 1, "b")
+        self.node.config = f"{etc}/devplugd.conf"
+        turn(self.node.config, f"{one}/main")
+        turn(self.node.config + ".d", drop_ins)
+        turn(f"{drop_ins}/b.conf", f"{one}/b")
+        self.node.start_kubelet()
+        self.node.start("--watch")
+        self.node.await_allocatable(a=1, b=1)
+        write(f"{one}/b", 2, "b")
+        self.node.await_allocatable(a=1, b=2)
+        write(f"{two}/main", 2, "a")
+        turn(self.node.config, f"{two}/main")
+        self.node.await_allocatable(a=2, b=2)
+        write(f"{two}/main", 3, "a")
+        self.node.await_allocatable(a=3, b=2)
+        write(f"{two}/b", 3, "b")
+        turn(f"{drop_ins}/b.conf", f"{two}/b")
+        self.node.await_allocatable(a=3, b=3)
+        write(f"{two}/b", 4, "b")
+        self.node.await_allocatable(a=3, b=4)
+
+    def test_cordon(self):
+        """It is applied once, by the command, and later changes are still noticed."""
+        self.begin(static("a", 2))
+        before = self.node.generation()
+        for verb, left in (("cordon", 1), ("uncordon", 2)):
+            result = subprocess.run([program("devplugctl"), "-c", self.node.config, verb, "vendor.example/a/a-0"], capture_output=True, text=True)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.node.await_allocatable(a=left)
+            # Otherwise a second reload would be one with that of the next change.
+            time.sleep(1)
+        self.assertEqual(self.node.generation(), before + 2)
+        self.node.configure(static("a", 3))
+        self.node.await_allocatable(a=3)
+        self.assertEqual(self.node.generation(), before + 3)
 
     def test_asked_for_as_well(self):
         """A reload that was asked for is not done twice."""

@@ -5,6 +5,7 @@ The tests start devplugd and devplugctl as from a build; each of them is execute
 /run, /sys and /tmp are. The privileges are those of the tests: pod.py shows that the container's suffice.
 """
 import os
+import shutil
 import subprocess
 import sys
 
@@ -14,9 +15,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.join(HERE, "../../tests/promises")
 PROGRAMS = {"devplugd": "/usr/sbin/devplugd", "devplugctl": "/usr/bin/devplugctl"}
 SHARED = ("dev", "proc", "run", "sys", "tmp")
-# These use programs that are not in the image (a library that makes calls fail, the demonstration), the user of the unit, or a /run of
-# their own.
-NOT_IN_IMAGE = ("test_dra_faults.py", "test_dra_tutorial.py", "test_dra_unit.py", "test_dra_identity.py")
+# Makes calls fail or kills at them; loaded from its path into what is executed there.
+FAULTS = "libdevplugd-faults.so"
+# These use programs that are not in the image (the demonstration), the user of the unit, or a /run of their own.
+NOT_IN_IMAGE = ("test_dra_tutorial.py", "test_dra_unit.py", "test_dra_identity.py")
 
 
 def enter_image(image_root, work):
@@ -45,6 +47,8 @@ def make_programs(bin_folder, root, work):
         with open(os.path.join(folder, name), "w") as file:
             file.write(f'#!/bin/sh\nexec chroot "{root}" {path} "$@"\n')
         os.chmod(os.path.join(folder, name), 0o755)
+    os.makedirs(root + folder, exist_ok=True)
+    shutil.copy(os.path.join(bin_folder, FAULTS), root + folder)
     return folder
 
 

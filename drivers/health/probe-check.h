@@ -16,6 +16,7 @@
 
 struct check;
 struct check_queue;
+struct program_run;
 
 struct check_list {
 	struct check *first, *last;
@@ -25,6 +26,10 @@ struct check_type {
 	/* Prepare a check for a device, and undo that (NULL: nothing to undo). */
 	int (*attach)(struct check *check);
 	void (*detach)(struct check *check);
+	/* Handles a change of the device, which still exists (NULL: by detach and attach). */
+	void (*change)(struct check *check);
+	/* Ends a run for the check (NULL: there is none). */
+	void (*stop)(struct check *check);
 	/* Runs what is due. */
 	void (*on_due)(struct check_queue *queue, uint64_t now);
 };
@@ -61,8 +66,9 @@ struct check {
 	struct check *next_same, *previous_same; /* that reads the same file */
 	bool is_link;
 	/* programs */
-	struct command *command;
-	uint64_t started; /* CLOCK_MONOTONIC */
+	struct program_run *run; /* NULL: its program does not run */
+	bool outdated;           /* the device has failed or was removed since the run began */
+	bool dropped;            /* the result of its last run did not count */
 };
 
 struct health_unit {
@@ -88,6 +94,7 @@ struct health {
 	sd_event_source *urgent_source;
 	sd_event_source *settling_timer;
 	/* programs */
+	struct program_run *runs;
 	size_t n_running;
 	size_t n_queues;
 	struct check_queue queues[];
@@ -116,7 +123,8 @@ int check_expand_words(
 
 /* --- probe-recovery.c --- */
 
-/* Prepares a check with on_recovery: a device that has not failed is healthy without a test. */
+/* Prepares a check with on_recovery: a device that has not failed, and is not being tested, is
+ * healthy without a test. */
 void recovery_attach(struct check *check);
 
 /* Takes the result of its program, as check_result(). `failure`: why it failed; NULL: it has
@@ -131,3 +139,9 @@ extern const struct check_type poll_check_type;
 
 /* Frees what files need, once no unit is left. */
 void file_checks_done(struct health *health);
+
+/* Leaves a running program to the resource, because the unit of the check is freed. */
+void exec_leave(struct check *check);
+
+/* Kills the programs that are left. */
+void exec_checks_done(struct health *health);

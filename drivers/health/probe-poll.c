@@ -283,7 +283,8 @@ static void poll_on_due(struct check_queue *queue, uint64_t now)
 
 static void poll_detach(struct check *check)
 {
-	check->changed = 0;
+	if (!check->unit->device)
+		check->changed = 0;
 }
 
 const struct check_type poll_check_type = {

@@ -10,6 +10,7 @@
 #include "drivers/health/probes.h"
 
 #define NEEDS_ADMINISTRATOR "needs an administrator (devplugctl resume): "
+#define HAS_FAILED          "has failed, and must pass its test before it is offered again"
 
 static bool is_failed(const struct check *check)
 {
@@ -38,7 +39,11 @@ static _printf_(2, 3) int set_reason(struct check *check, const char *format, ..
 
 void recovery_attach(struct check *check)
 {
-	if (!check->result.known && !check->queue->probe->once)
+	if (check->result.known)
+		return;
+	if (check->run)
+		(void)set_reason(check, HAS_FAILED);
+	else if (!check->queue->probe->once)
 		(void)probe_result_set(&check->result, NULL);
 }
 
@@ -98,17 +103,16 @@ void recovery_result(struct check *check, const char *failure)
 static int note_failure(struct check *check)
 {
 	check_leave(check);
-	if (check->queue->type->detach)
-		check->queue->type->detach(check);
+	check->outdated = true;
 	if (is_failed(check))
 		return 0;
 	check->result.streak = 0;
-	return set_reason(check, "has failed, and must pass its test before it is offered again");
+	return set_reason(check, HAS_FAILED);
 }
 
 static int plan_test(struct check *check, bool may_test)
 {
-	if (!is_failed(check) || is_given_up(check) || check->command)
+	if (!is_failed(check) || is_given_up(check) || check->run)
 		return 0;
 	if (!may_test) {
 		check_leave(check);
@@ -154,7 +158,7 @@ bool health_unit_resume(struct health_unit *unit, bool untested)
 		if (!untested)
 			continue;
 		check_leave(check);
-		check->queue->type->detach(check);
+		check->queue->type->stop(check);
 		(void)probe_result_set(&check->result, NULL);
 	}
 	return found;

@@ -70,6 +70,7 @@ struct health *health_free(struct health *health)
 		assert(health->queues[i].n_checks == 0);
 		(void)sd_event_source_disable_unref(health->queues[i].timer);
 	}
+	exec_checks_done(health);
 	file_checks_done(health);
 	sd_event_unref(health->event);
 	free(health);
@@ -88,15 +89,34 @@ static int unit_attach(struct health_unit *unit)
 	return 0;
 }
 
+static void check_detach(struct check *check)
+{
+	check_leave(check);
+	if (check->queue->type->detach)
+		check->queue->type->detach(check);
+}
+
 static void unit_detach(struct health_unit *unit)
 {
-	for (size_t i = 0; i < unit->n_checks; i++) {
-		const struct check_type *type = unit->checks[i].queue->type;
+	for (size_t i = 0; i < unit->n_checks; i++)
+		check_detach(&unit->checks[i]);
+}
 
-		check_leave(&unit->checks[i]);
-		if (type->detach)
-			type->detach(&unit->checks[i]);
+static int unit_change(struct health_unit *unit)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < unit->n_checks && r >= 0; i++) {
+		struct check *check = &unit->checks[i];
+
+		if (check->queue->type->change) {
+			check->queue->type->change(check);
+			continue;
+		}
+		check_detach(check);
+		r = check->queue->type->attach(check);
 	}
+	return r;
 }
 
 /* Results from before a reset do not count. */
@@ -176,6 +196,7 @@ struct health_unit *health_unit_free(struct health_unit *unit)
 		return NULL;
 	unit_detach(unit);
 	for (size_t i = 0; i < unit->n_checks; i++) {
+		exec_leave(&unit->checks[i]);
 		unit->checks[i].queue->n_checks--;
 		probe_result_done(&unit->checks[i].result);
 	}
@@ -199,7 +220,7 @@ static bool uses_index(const struct health_unit *unit)
 
 int health_unit_update(struct health_unit *unit, struct device *device, size_t index)
 {
-	bool moved = unit->index != index && uses_index(unit);
+	bool moved = unit->index != index && uses_index(unit), existed = unit->device;
 	int r = 0;
 
 	unit->index = index;
@@ -209,12 +230,13 @@ int health_unit_update(struct health_unit *unit, struct device *device, size_t i
 		(void)device_ref(device);
 	(void)device_unref(unit->device);
 	unit->device = device;
-	unit_detach(unit);
-	if (device) {
-		unit->ready = false;
-		r = unit_attach(unit);
-		unit->ready = true;
+	if (!device) {
+		unit_detach(unit);
+		return 0;
 	}
+	unit->ready = false;
+	r = existed ? unit_change(unit) : unit_attach(unit);
+	unit->ready = true;
 	return r;
 }
 

@@ -43,7 +43,8 @@ struct health_unit *health_unit_free(struct health_unit *unit);
 DEFINE_CLEANUP(struct health_unit *, health_unit_free)
 
 /* Handles a change of the device or of its place in the list. NULL: it was removed, so nothing is
- * probed and the results are kept. The handler is not called from here. */
+ * probed and the results are kept. Ends no program that runs: the program may have changed the
+ * device. The handler is not called from here. */
 int health_unit_update(struct health_unit *unit, struct device *device, size_t index);
 
 /* The result of all probes together; `ret_reason` (valid until the unit's next change, set if it is

@@ -189,6 +189,24 @@ static void test_changes(void **state)
 	RUN_UNTIL(streq(reason(), ""));
 }
 
+static void on_scanned(struct inventory *scanned, void *userdata)
+{
+}
+
+/* A device that changes all the time. */
+static void test_changes_of_the_device(void **state)
+{
+	host_write(CARD "/heartbeat", "1\n");
+	start_probe("probe = \"sysfs\"; file = \"heartbeat\"; changes_within = 1;");
+	for (unsigned i = 0; !*reason(); i++) {
+		assert_true(i < 100);
+		host_write(CARD "/device", made("0x%04x\n", i));
+		inventory_scan(inventory, on_scanned);
+		run_for(200 * USEC_PER_MSEC);
+	}
+	assert_string_equal(reason(), "heartbeat has not changed for 1 s");
+}
+
 static void test_without_directory(void **state)
 {
 	start_with("driver = \"static\"; match = \"a\";", "probe = \"sysfs\"; file = \"x\";");
@@ -262,6 +280,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_maximum, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_alternatives, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_changes, setup, inventory_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_changes_of_the_device, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_too_many_files, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_without_directory, setup, inventory_teardown),
 		cmocka_unit_test_setup_teardown(test_pci, setup, inventory_teardown),

@@ -240,6 +240,16 @@ static uint64_t time_left(const struct allocate_program *program, uint64_t waite
 	return MIN_OF(steps * TIME_STEP, program->timeout);
 }
 
+static int name_subjects(const struct question *question, struct strings *subjects)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < question->n_given && r >= 0; i++)
+		r = command_subject(subjects, "%s for %s", question->program->command.items[0],
+			question->inquiry->snapshot->units[question->given[i].unit].device->id);
+	return r;
+}
+
 static int start_question(
 	struct question *question, sd_event *event, uint64_t since, struct error *error)
 {
@@ -248,11 +258,12 @@ static int start_question(
 	uint64_t waited = now_usec(CLOCK_MONOTONIC) - since;
 	_cleanup_free_ char **words = exec_program_words(
 		&program->command, declaration_program_root(inquiry->declaration, inquiry->root));
+	_cleanup_strings_ struct strings subjects = { 0 };
 	_cleanup_close_ int input = -EBADF;
 	struct error failure;
 	int r;
 
-	if (!words)
+	if (!words || name_subjects(question, &subjects) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	if (waited >= program->timeout)
 		return error_set(error, -ETIMEDOUT,
@@ -265,9 +276,9 @@ static int start_question(
 	if (input < 0)
 		return error_set(error, input, "cannot send the devices to %s: %s",
 			program->command.items[0], strerror(-input));
-	r = command_start_reading(event, words, input, time_left(program, waited), on_data, on_end,
-		question, &question->command, &failure);
-	if (r == -ENOMEM || r == -EAGAIN)
+	r = command_start_reading(event, words, &subjects, input, time_left(program, waited),
+		on_data, on_end, question, &question->command, &failure);
+	if (r == -ENOMEM || r == -EAGAIN || r == -EBUSY)
 		return error_set(error, r, "%s", failure.message);
 	if (r < 0 && program == &inquiry->declaration->allocate)
 		return error_set(error, r, "%s; correct allocate.command", failure.message);

@@ -8,6 +8,8 @@
  */
 #include "drivers/exec/exec-source.h"
 
+#include <inttypes.h>
+
 #include "common/pace.h"
 #include "drivers/exec/exec-fields.h"
 #include "drivers/exec/exec-program.h"
@@ -287,15 +289,26 @@ static void on_end(int status, const struct error *error, void *userdata)
 	plan_next(source);
 }
 
+static uint64_t hash_words(char *const *words)
+{
+	uint64_t hash = 0;
+
+	while (*words)
+		hash = hash * 31 + hash_string(*words++);
+	return hash;
+}
+
 static int start(struct exec_source *source, struct error *error)
 {
 	_cleanup_free_ char **argv =
 		exec_program_words(&source->match->command, source->program_root);
+	_cleanup_strings_ struct strings subjects = { 0 };
 
-	if (!argv)
+	/* Another source may run the same command, after a reload or a restart. */
+	if (!argv || command_subject(&subjects, "list %" PRIx64, hash_words(argv)) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	return command_start_reading(source->event, argv, -EBADF, source->match->timeout, on_data,
-		on_end, source, &source->command, error);
+	return command_start_reading(source->event, argv, &subjects, -EBADF, source->match->timeout,
+		on_data, on_end, source, &source->command, error);
 }
 
 static void run(struct exec_source *source)

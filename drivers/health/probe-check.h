@@ -131,6 +131,9 @@ void recovery_attach(struct check *check);
  * passed. */
 void recovery_result(struct check *check, const char *failure);
 
+/* Tries again after the probe's interval, because the program cannot be started now. */
+void recovery_delay(struct check *check, const char *reason);
+
 /* --- probe-file.c, probe-exec.c, probe-poll.c --- */
 
 extern const struct check_type file_check_type;

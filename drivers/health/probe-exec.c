@@ -6,6 +6,8 @@
  * program exits or its time limit, also if the device changes or is removed: the program may reset
  * it, or remove it and have the kernel find it again.
  */
+#include <inttypes.h>
+
 #include "common/counters.h"
 #include "drivers/health/probe-check.h"
 #include "drivers/model/driver.h"
@@ -81,6 +83,10 @@ static void take_result(struct check *check, int status, const char *failure)
 					      : PROBE_NOT_RUN;
 
 	check->dropped = false;
+	if (check->queue->probe->on_recovery && status == -EBUSY) {
+		recovery_delay(check, failure);
+		return;
+	}
 	if (check->queue->probe->on_recovery) {
 		recovery_result(check, failure);
 		return;
@@ -156,6 +162,7 @@ static void on_program_end(int status, const struct error *error, void *userdata
 static int start_run(struct check *check, struct error *error)
 {
 	_cleanup_(run_freep) struct program_run *run = calloc(1, sizeof(*run));
+	_cleanup_strings_ struct strings subjects = { 0 };
 	struct health *health = check->unit->health;
 	int r;
 
@@ -169,8 +176,12 @@ static int start_run(struct check *check, struct error *error)
 	};
 	health->runs = run;
 	r = check_expand_words(check, &check->queue->probe->command, &run->argv, error);
+	if (r >= 0 &&
+		command_subject(&subjects, "probe %" PRIx64 " of %s", check->queue->key,
+			run->device->id) < 0)
+		r = error_set(error, -ENOMEM, "out of memory");
 	if (r >= 0)
-		r = command_start(health->event, run->argv, check->queue->probe->timeout,
+		r = command_start(health->event, run->argv, &subjects, check->queue->probe->timeout,
 			on_program_end, run, &run->command, error);
 	if (r < 0)
 		return r;

@@ -100,6 +100,13 @@ void recovery_result(struct check *check, const char *failure)
 		check->unit->health->handler(check->unit->userdata);
 }
 
+void recovery_delay(struct check *check, const char *reason)
+{
+	check_wait(check, check->queue->probe->interval);
+	if (set_reason(check, "cannot be tested yet: %s", reason) >= 0 && check->unit->ready)
+		check->unit->health->handler(check->unit->userdata);
+}
+
 static int note_failure(struct check *check)
 {
 	check_leave(check);

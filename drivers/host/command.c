@@ -2,8 +2,8 @@
 /*
  * Decides when a running program is killed, and how a program that cannot be killed is handled. A
  * program is watched by its pidfd and killed as a group. One that a signal cannot end (stuck in the
- * kernel) is abandoned after a grace period and reaped whenever it ends; while too many hang like
- * that, no more are started.
+ * kernel) is abandoned after a grace period and reaped whenever it ends. Until then, no program of
+ * the same subject is started, and while too many hang like that, none is.
  *
  * A process that has left the group, for example with setsid(1), would stay, and accumulate with
  * each run. This process is therefore made a subreaper when it runs its first program, so that such
@@ -40,14 +40,16 @@ struct command_pipe {
 
 struct command {
 	char *program;
+	struct strings subjects;
 	struct command *next; /* of `commands` */
 	pid_t pid;
 	int pidfd;
 	struct command_pipe pipes[2];
 	size_t n_pipes;
 	uint64_t timeout;
-	bool killed;   /* its time is over */
-	bool refused;  /* its output is no longer read */
+	uint64_t killed_at; /* CLOCK_MONOTONIC; 0: it was not */
+	bool killed;        /* its time is over */
+	bool refused;       /* its output is no longer read */
 	bool given_up; /* its end was reported, or has no handler; the command exists until it is
 			* reaped */
 	sd_event_source *end_source;
@@ -82,6 +84,7 @@ static void command_destroy(void *userdata)
 	close_fd(command->pidfd);
 	for (size_t i = 0; i < command->n_pipes; i++)
 		close_fd(command->pipes[i].fd);
+	strings_done(&command->subjects);
 	free(command->program);
 	free(command);
 }
@@ -103,6 +106,13 @@ static void give_up(struct command *command)
 	(void)sd_event_source_set_destroy_callback(command->end_source, command_destroy);
 	(void)sd_event_source_set_floating(command->end_source, true);
 	sd_event_source_unref(command->end_source);
+}
+
+static void kill_program(struct command *command)
+{
+	(void)kill(-command->pid, SIGKILL);
+	if (command->killed_at == 0)
+		command->killed_at = now_usec(CLOCK_MONOTONIC);
 }
 
 static void add_to_line(struct command *command, const char *data, size_t size)
@@ -276,7 +286,7 @@ static int on_timeout(sd_event_source *source, uint64_t usec, void *userdata)
 	struct command *command = userdata;
 	struct error error;
 
-	(void)kill(-command->pid, SIGKILL);
+	kill_program(command);
 	if (!command->killed) {
 		command->killed = true;
 		(void)sd_event_source_set_time_relative(source, KILL_GRACE);
@@ -348,13 +358,52 @@ static int start_program(struct command *command, char *const *argv, int input, 
 	return 0;
 }
 
-int command_start_reading(sd_event *event, char *const *argv, int input, uint64_t timeout,
-	command_reader on_data, command_handler on_end, void *userdata, struct command **ret,
-	struct error *error)
+int command_subject(struct strings *subjects, const char *format, ...)
+{
+	_cleanup_free_ char *text = NULL;
+	va_list ap;
+	int r;
+
+	va_start(ap, format);
+	r = vformat_text(&text, format, ap);
+	va_end(ap);
+	return r < 0 ? r : strings_add(subjects, text, strlen(text));
+}
+
+/* A program that was killed a moment ago is about to end. */
+static bool is_hung(const struct strings *subjects)
+{
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
+	for (const struct command *command = commands; command; command = command->next)
+		for (size_t i = 0; command->given_up && i < subjects->count; i++)
+			if (now - command->killed_at >= KILL_GRACE &&
+				strings_contain(&command->subjects, subjects->items[i]))
+				return true;
+	return false;
+}
+
+static int copy_subjects(struct command *command, const struct strings *subjects)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < subjects->count && r >= 0; i++)
+		r = strings_add(&command->subjects, subjects->items[i], strlen(subjects->items[i]));
+	return r;
+}
+
+int command_start_reading(sd_event *event, char *const *argv, const struct strings *subjects,
+	int input, uint64_t timeout, command_reader on_data, command_handler on_end, void *userdata,
+	struct command **ret, struct error *error)
 {
 	_cleanup_(command_freep) struct command *command = NULL;
 	int r;
 
+	if (is_hung(subjects))
+		return error_set(error, -EBUSY,
+			"%s was not started: its earlier run still hangs in the kernel; check the "
+			"hardware that it uses",
+			argv[0]);
 	if (n_stuck >= STUCK_MAX)
 		return error_set(error, -EAGAIN,
 			"%s was not started: %u killed programs still hang in the kernel; check "
@@ -372,7 +421,7 @@ int command_start_reading(sd_event *event, char *const *argv, int input, uint64_
 	command->on_end = on_end;
 	command->userdata = userdata;
 	command->program = strdup(argv[0]);
-	if (!command->program)
+	if (!command->program || copy_subjects(command, subjects) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
 	r = start_program(command, argv, input, error);
 	if (r < 0)
@@ -384,11 +433,12 @@ int command_start_reading(sd_event *event, char *const *argv, int input, uint64_
 	return 0;
 }
 
-int command_start(sd_event *event, char *const *argv, uint64_t timeout, command_handler on_end,
-	void *userdata, struct command **ret, struct error *error)
+int command_start(sd_event *event, char *const *argv, const struct strings *subjects,
+	uint64_t timeout, command_handler on_end, void *userdata, struct command **ret,
+	struct error *error)
 {
 	return command_start_reading(
-		event, argv, -EBADF, timeout, NULL, on_end, userdata, ret, error);
+		event, argv, subjects, -EBADF, timeout, NULL, on_end, userdata, ret, error);
 }
 
 void command_forget_timeout(struct command *command)
@@ -413,7 +463,7 @@ struct command *command_free(struct command *command)
 	if (command->pid > 0) {
 		siginfo_t info = { 0 };
 
-		(void)kill(-command->pid, SIGKILL);
+		kill_program(command);
 		(void)waitid(P_PID, (id_t)command->pid, &info, WEXITED | WNOHANG);
 		if (info.si_pid == 0 && command->end_source) {
 			give_up(command);

@@ -10,6 +10,7 @@
 #include <systemd/sd-event.h>
 
 #include "common/error.h"
+#include "drivers/model/option.h"
 
 struct command;
 
@@ -22,17 +23,22 @@ typedef void (*command_handler)(int status, const struct error *error, void *use
  * and no more of its output is read. Must not free the command. */
 typedef bool (*command_reader)(const char *data, size_t size, void *userdata);
 
+/* Adds what a program is about, such as "prestart of gpu-1". Returns 0 or -ENOMEM. */
+_printf_(2, 3) int command_subject(struct strings *subjects, const char *format, ...);
+
 /* Starts `argv` (absolute path first, NULL-terminated) with a minimal environment and standard
  * input from /dev/null. `on_end` is called once, from the loop, unless the command is freed before.
- */
-int command_start(sd_event *event, char *const *argv, uint64_t timeout, command_handler on_end,
-	void *userdata, struct command **ret, struct error *error);
+ * `subjects` are copied. -EBUSY: a killed program with one of them still hangs in the kernel, so
+ * this one is not started. */
+int command_start(sd_event *event, char *const *argv, const struct strings *subjects,
+	uint64_t timeout, command_handler on_end, void *userdata, struct command **ret,
+	struct error *error);
 
 /* As command_start(), but only the error output is kept for the error. Standard input is `input`,
  * which the caller keeps, or /dev/null if that is -EBADF. */
-int command_start_reading(sd_event *event, char *const *argv, int input, uint64_t timeout,
-	command_reader on_data, command_handler on_end, void *userdata, struct command **ret,
-	struct error *error);
+int command_start_reading(sd_event *event, char *const *argv, const struct strings *subjects,
+	int input, uint64_t timeout, command_reader on_data, command_handler on_end, void *userdata,
+	struct command **ret, struct error *error);
 
 /* Removes the program's time limit. */
 void command_forget_timeout(struct command *command);

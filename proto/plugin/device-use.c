@@ -183,14 +183,17 @@ static int start(struct cleaning *run, size_t unit, struct error *error)
 		.device_value = device_values_get,
 		.userdata = &values,
 	};
+	_cleanup_strings_ struct strings subjects = { 0 };
 	_cleanup_words_ char **argv = NULL;
 	int r;
 
 	r = template_expand_words(&declaration->release.command, &context, &argv, error);
 	if (r < 0)
 		return r;
-	return command_start(run->uses->event, argv, declaration->release.timeout, on_end, run,
-		&run->command, error);
+	if (command_subject(&subjects, "release of %s", device->id) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	return command_start(run->uses->event, argv, &subjects, declaration->release.timeout,
+		on_end, run, &run->command, error);
 }
 
 static struct cleaning *run_new(struct device_uses *uses, struct offer *offer, uint64_t number)

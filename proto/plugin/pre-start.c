@@ -117,10 +117,21 @@ static int expand(struct pre_start *run, char ***ret_argv, struct error *error)
 	return template_expand_words(&declaration->prestart.command, &context, ret_argv, error);
 }
 
+static int name_subjects(const struct pre_start *run, struct strings *subjects)
+{
+	size_t end = run->per_device ? run->n_done + 1 : run->n_units;
+	int r = 0;
+
+	for (size_t i = run->n_done; i < end && r >= 0; i++)
+		r = command_subject(subjects, "prestart of %s", run->devices[i]->id);
+	return r;
+}
+
 static void on_command_end(int status, const struct error *error, void *userdata);
 
 static int start_next(struct pre_start *run, struct error *error)
 {
+	_cleanup_strings_ struct strings subjects = { 0 };
 	_cleanup_words_ char **argv = NULL;
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 	int r;
@@ -132,8 +143,10 @@ static int start_next(struct pre_start *run, struct error *error)
 	r = expand(run, &argv, error);
 	if (r < 0)
 		return r;
-	return command_start(
-		run->event, argv, run->deadline - now, on_command_end, run, &run->command, error);
+	if (name_subjects(run, &subjects) < 0)
+		return error_set(error, -ENOMEM, "out of memory");
+	return command_start(run->event, argv, &subjects, run->deadline - now, on_command_end, run,
+		&run->command, error);
 }
 
 static void on_command_end(int status, const struct error *error, void *userdata)

@@ -11,6 +11,7 @@
 #include "drivers/host/command-spawn.h"
 #include "drivers/host/command.h"
 
+static const struct strings subjects;
 static struct command *command;
 static unsigned ended;
 static int status;
@@ -46,7 +47,8 @@ static void start(const char *script, uint64_t timeout)
 	struct error error;
 
 	(void)snprintf(text, sizeof(text), "%s", script);
-	if (command_start(host_event, argv, timeout, on_end, &ended, &command, &error) < 0)
+	if (command_start(host_event, argv, &subjects, timeout, on_end, &ended, &command, &error) <
+		0)
 		fail_msg("%s", error.message);
 }
 
@@ -105,8 +107,8 @@ static void test_cannot_start(void **state)
 	char *argv[] = { program, NULL };
 	struct error error;
 
-	assert_int_equal(
-		command_start(host_event, argv, USEC_PER_SEC, on_end, &ended, &command, &error),
+	assert_int_equal(command_start(host_event, argv, &subjects, USEC_PER_SEC, on_end, &ended,
+				 &command, &error),
 		-ENOENT);
 	assert_string_equal(
 		error.message, "/nonexistent/program cannot be started: No such file or directory");
@@ -205,8 +207,8 @@ static void start_reading(const char *script, uint64_t timeout, size_t most)
 	reading = (struct reading){ .most = most };
 	ended = 0;
 	(void)snprintf(text, sizeof(text), "%s", script);
-	if (command_start_reading(host_event, argv, -EBADF, timeout, on_data, on_end, &ended,
-		    &command, &error) < 0)
+	if (command_start_reading(host_event, argv, &subjects, -EBADF, timeout, on_data, on_end,
+		    &ended, &command, &error) < 0)
 		fail_msg("%s", error.message);
 }
 

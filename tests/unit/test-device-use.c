@@ -4,12 +4,15 @@
  */
 #include "control-fixture.h"
 #include "inventory-fixture.h"
+#include "locked-file-fixture.h"
 
 #include "common/log.h"
 #include "proto/plugin/device-use.h"
 
 static int supervisor = -EBADF;
 static struct device_uses uses;
+static struct locked_file file;
+static char why[CONTROL_TEXT_MAX]; /* of the last answer */
 
 static int setup(void **state)
 {
@@ -22,6 +25,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+	locked_file_close(&file);
 	device_uses_done(&uses);
 	(void)close(supervisor);
 	return inventory_teardown(state);
@@ -40,6 +44,7 @@ static uint64_t clean(struct offer *offer, const char *id)
 	RUN_UNTIL(control_receive_from_child(supervisor, &control_child, &answer) >= 0);
 	assert_int_equal(answer.type, CHILD_CLEANED);
 	assert_int_equal(answer.number, number);
+	(void)snprintf(why, sizeof(why), "%s", answer.text);
 	return answer.phase;
 }
 
@@ -70,10 +75,33 @@ static void test_answers(void **state)
 	assert_int_equal(clean(&offer, "tty1"), CHILD_CLEANED_ABSENT);
 }
 
+/* The program of one device hangs in the kernel. */
+static void test_hangs(void **state)
+{
+	_cleanup_snapshot_ struct snapshot *snapshot = NULL;
+	struct applied_config applied = { .references = 1 };
+	struct offer offer = { .references = 1, .applied_config = &applied };
+
+	if (!locked_file_open(&file, "/locked", "ok\n", true))
+		skip();
+	start(made("driver = \"static\"; match = ( { count = 2; } ); release = { timeout = 3; "
+		   "command = ( \"/bin/sh\", \"-c\", \"test $$1 != unit-0 || read x <%s/locked\", "
+		   "\"sh\", \"${id}\" ); };",
+		host_root));
+	applied.declaration = declaration_of(config);
+	offer.snapshot = snapshot = inventory_snapshot(inventory);
+	assert_int_equal(clean(&offer, "unit-0"), CHILD_CLEANED_FAILED);
+	assert_non_null(strstr(why, "cannot be killed, because it hangs in the kernel"));
+	assert_int_equal(clean(&offer, "unit-0"), CHILD_CLEANED_FAILED);
+	assert_non_null(strstr(why, "its earlier run still hangs in the kernel"));
+	assert_int_equal(clean(&offer, "unit-1"), CHILD_CLEANED_OK);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_answers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hangs, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

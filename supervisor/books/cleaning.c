@@ -117,14 +117,22 @@ static void on_pods(const struct pod_answer *pods, void *userdata)
 	cleaning_run_look_soon(cleaning);
 }
 
+/* Whether a device of a resource that is configured is dirty; `used`: and may be in use. */
+static bool has_dirty(const struct cleaning *cleaning, bool used)
+{
+	for (size_t i = 0; i < cleaning->devices.count; i++) {
+		const struct dirty *dirty = cleaning->devices.items[i];
+
+		if (!dirty->clean && (!used || dirty->due_at == 0) &&
+			manager_find_child(cleaning->manager, dirty->resource))
+			return true;
+	}
+	return false;
+}
+
 static bool awaits_pods(const void *userdata)
 {
-	const struct cleaning *cleaning = userdata;
-
-	for (size_t i = 0; i < cleaning->devices.count; i++)
-		if (!cleaning->devices.items[i]->clean)
-			return true;
-	return false;
+	return has_dirty(userdata, false);
 }
 
 /* Asks about pods from time to time, while any has a device. Returns when to ask next. */
@@ -133,7 +141,7 @@ static uint64_t ask_pods(struct cleaning *cleaning)
 	const struct kubelet_config *kubelet = &cleaning->manager->config->kubelet;
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
-	if (!kubelet->pod_resources || cleaning->asking || !awaits_pods(cleaning))
+	if (!kubelet->pod_resources || cleaning->asking || !has_dirty(cleaning, true))
 		return USEC_INFINITY;
 	if (cleaning->asked_at + kubelet->pod_resources_interval <= now) {
 		cleaning->asked_at = now;

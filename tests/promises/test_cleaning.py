@@ -307,14 +307,37 @@ exec sleep {mark}
         self.remove("b")
         until(lambda: self.log().count("end gpu-0") == 1, "the device to be cleaned")
 
-    def test_kubelet_that_does_not_know_its_pods_yet(self):
-        """Until it has heard of its pods from the API server, it names none of those that run."""
+    def play_lister(self):
+        """The test answers PodResources. Returns that, and the keys of the configuration."""
         lister = pod_resources.Lister(self.node.path("pods/kubelet.sock"))
         self.addCleanup(lister.stop)
-        self.node.configure(
-            static("gpu", 1, self.release()),
-            kubelet=f'pod_resources_socket = "{self.node.path("pods/kubelet.sock")}"; pod_resources_interval = 1; '
-                    f'pod_logs_dir = "{self.node.path("nowhere")}";')
+        return lister, (f'pod_resources_socket = "{self.node.path("pods/kubelet.sock")}"; pod_resources_interval = 1; '
+                        f'pod_logs_dir = "{self.node.path("nowhere")}";')
+
+    def test_kubelet_is_not_asked_about_former_resources(self):
+        """Which pods have their dirty devices does not matter."""
+        lister, keys = self.play_lister()
+        self.node.configure(static("gpu", 1, self.release()), kubelet=keys)
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=1)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        calls = lister.calls
+        until(lambda: lister.calls >= calls + 2, "PodResources to be asked")
+        self.node.configure(kubelet=keys)
+        self.node.reload()
+        until(lambda: not self.node.state()["resources"], "the resource to be removed")
+        # A question may have been on its way.
+        time.sleep(1.5)
+        calls = lister.calls
+        time.sleep(2.5)
+        self.assertEqual(lister.calls, calls)
+        self.assertEqual(list(self.dirty()), ["gpu-0"])
+
+    def test_kubelet_that_does_not_know_its_pods_yet(self):
+        """Until it has heard of its pods from the API server, it names none of those that run."""
+        lister, keys = self.play_lister()
+        self.node.configure(static("gpu", 1, self.release()), kubelet=keys)
         self.node.start_kubelet()
         self.node.start()
         self.node.await_serving()

@@ -576,14 +576,30 @@ int cleaning_take_for_claim(struct cleaning *cleaning, const struct child *child
 	return cleaning_run_save(cleaning, error);
 }
 
-void cleaning_end_preparing(struct cleaning *cleaning, const char *claim_uid)
+static bool has_device(const json_t *claim, const struct dirty *dirty)
+{
+	for (size_t i = 0; i < dra_claim_count(claim); i++) {
+		const json_t *device = dra_claim_device(claim, i);
+
+		if (streq(text_of(device, "resource"), dirty->resource) &&
+			offered_id_is_of(text_of(device, "id"), dirty->id))
+			return true;
+	}
+	return false;
+}
+
+void cleaning_end_preparing(struct cleaning *cleaning, const json_t *claim)
 {
 	char user[CLAIM_USER_MAX];
 
-	name_claim(claim_uid, user);
-	for (size_t i = 0; i < cleaning->devices.count; i++)
-		if (strings_remove(&cleaning->devices.items[i]->preparing, user))
+	name_claim(text_of(claim, "uid"), user);
+	for (size_t i = 0; i < cleaning->devices.count; i++) {
+		struct dirty *dirty = cleaning->devices.items[i];
+
+		/* The claim may have devices of another driver, which prepares them itself. */
+		if (has_device(claim, dirty) && strings_remove(&dirty->preparing, user))
 			cleaning_run_look_soon(cleaning);
+	}
 }
 
 int cleaning_end_claim(struct cleaning *cleaning, const char *claim_uid, struct error *error)

@@ -50,7 +50,8 @@ int cleaning_check_for_claim(struct cleaning *cleaning, const struct child *chil
  * prepared, or no longer has the device. */
 int cleaning_take_for_claim(struct cleaning *cleaning, const struct child *child,
 	const char *offered, const char *claim_uid, struct error *error);
-void cleaning_end_preparing(struct cleaning *cleaning, const char *claim_uid);
+typedef struct json_t json_t;
+void cleaning_end_preparing(struct cleaning *cleaning, const json_t *claim);
 
 /* The claim is unprepared. Returns 0 if none of its devices is left to be cleaned, or could be
  * cleaned now; or -EBUSY with the error filled, while one is cleaned, or about to be. */

@@ -104,7 +104,7 @@ static void finish(struct preparation *preparation, const json_t *claim, const s
 		}
 	all->count--;
 	dra_question_release(all->manager, preparation->claim, claim);
-	cleaning_end_preparing(all->manager->cleaning, text_of(preparation->claim, "uid"));
+	cleaning_end_preparing(all->manager->cleaning, preparation->claim);
 	answer(preparation, claim, error);
 	(void)preparation_free(preparation);
 	go_on(all);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resources with a DRA driver name of their own: each name has its registration, its pool and its claims."""
+import concurrent.futures
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import unittest
 
+from cleaning_node import CleaningProgram
 from dra_consumers import read_metadata
 from dra_kubelet import HealthStream
 from dra_node import DRIVER, METADATA, DraPodTest, DraTest
@@ -16,7 +18,7 @@ OTHER = "gpu.vendor.example"
 OF_OTHER = f'dra = {{ driver = "{OTHER}"; }};'
 
 
-class Drivers(DraTest):
+class Drivers(CleaningProgram, DraTest):
     """The default driver has vendor.example/fpga, and the other one vendor.example/gpu."""
 
     def begin_both(self):
@@ -182,6 +184,29 @@ class Drivers(DraTest):
         self.unprepare_by(OTHER, claim)
         self.assertEqual(self.files(), [])
         self.assertEqual(self.prepare_by(OTHER, thief), [gpu])
+
+    def test_devices_of_both_are_cleaned_after_their_own_programs(self):
+        """The end of what one driver runs for a claim says nothing about the devices of the other."""
+        self.add_program()
+        prestart = self.script("prestart", f"echo >{self.folder}/begun\nuntil [ -e {self.folder}/go ]; do sleep 0.05; done\n")
+        self.addCleanup(self.mark, "go")
+        self.serve_api()
+        self.configure(self.resource("fpga", self.release()), self.resource(
+            "gpu", OF_OTHER + self.release() + f'prestart = {{ command = [ "{prestart}" ]; timeout = 25; }};'))
+        self.node.start()
+        self.register_both()
+        self.await_pools({DRIVER: 3, OTHER: 3})
+        gpu, fpga, another = self.name_of(OTHER, 0), self.name_of(DRIVER, 0), self.name_of(DRIVER, 1)
+        both, other = self.claim("both", (OTHER, gpu), (DRIVER, fpga)), self.claim("other", (DRIVER, another))
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            call = threads.submit(self.prepare_by, OTHER, both)
+            until(lambda: os.path.exists(f"{self.folder}/begun"), "the program of the claim to run")
+            self.assertEqual(self.prepare_by(DRIVER, both), [fpga])
+            self.assertEqual(self.prepare_by(DRIVER, other), [another])
+            self.unprepare_by(DRIVER, other)
+            self.assertEqual(self.log(), ["begin fpga-1", "end fpga-1"])
+            self.mark("go")
+            self.assertEqual(call.result(), [gpu])
 
     def test_metadata_of_both(self):
         """One request with devices of two drivers: a file for each, with its own devices, and each mounted once."""

@@ -34,6 +34,11 @@ static uint64_t interval_of(const struct booked *booked)
 	return booked->manager->config->kubelet.pod_resources_interval;
 }
 
+static bool asks_pods(const struct booked *booked)
+{
+	return booked->manager->config->kubelet.pod_resources;
+}
+
 /* --- the checkpoint --- */
 
 static bool same_identity(const struct file_identity *a, const struct file_identity *b)
@@ -116,7 +121,8 @@ static void refresh(struct booked *booked)
 	bool is_other = number != booked->kubelet_number;
 
 	booked->kubelet_number = number;
-	pod_directories_follow(booked->directories, booked->manager->config->kubelet.pod_logs_dir);
+	pod_directories_follow(booked->directories, booked->manager->config->kubelet.pod_logs_dir,
+		asks_pods(booked));
 	if (is_other) {
 		booked->kubelet_restarted = 0;
 		note_kubelet(booked);
@@ -310,16 +316,11 @@ static bool has_gone(const struct booked *booked)
 	return false;
 }
 
-static bool asks_pods(const struct booked *booked)
-{
-	return booked->manager->config->kubelet.pod_resources;
-}
-
 static bool is_wanted(const struct booked *booked)
 {
 	if (booked->manager->stopping)
 		return false;
-	return has_gone(booked) ||
+	return has_gone(booked) || pod_directories_await(booked->directories) ||
 		(asks_pods(booked) && renewal_is_wanted(booked->manager, booked->checkpoint)) ||
 		(asks_pods(booked) && !booked_has_checkpoint(booked) && booked->problem != -ENOENT);
 }
@@ -360,6 +361,7 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 			"have disappeared stay listed",
 			answer->failure);
 	refresh(booked);
+	pod_directories_answered(booked->directories, booked->checkpoint, answer);
 	if (answer->table) {
 		booked->pods = pod_table_free(booked->pods);
 		(void)pod_table_read(answer->table_fd, &booked->pods);

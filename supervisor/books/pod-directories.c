@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether a pod has ended. For each pod of the checkpoint whose directory was ever seen, it
- * keeps whether the directory is still there.
+ * keeps whether the directory is still there. A person may have removed it, so if PodResources can
+ * be asked, the pod has ended only after a question that was asked later.
  */
 #include "supervisor/books/pod-directories.h"
 
 #include <jansson.h>
 
+#include "common/json-read.h"
 #include "common/log.h"
 #include "drivers/host/watch.h"
+#include "supervisor/books/pod-resources.h"
 #include "supervisor/kubelet/kubelet-checkpoint.h"
 #include "supervisor/kubelet/pod-logs.h"
 
@@ -18,7 +21,9 @@ struct pod_directories {
 	void (*on_change)(void *userdata);
 	void *userdata;
 	char *path;
-	json_t *seen; /* by UID: the pod, or false if its directory was removed */
+	json_t *seen;    /* by UID: the pod */
+	json_t *removed; /* by UID: since when its directory is, or true: the pod has ended */
+	bool asks;       /* whether PodResources can be asked */
 };
 
 static void on_entry(enum watch_change change, const char *name, void *userdata)
@@ -28,10 +33,12 @@ static void on_entry(enum watch_change change, const char *name, void *userdata)
 	directories->on_change(directories->userdata);
 }
 
-void pod_directories_follow(struct pod_directories *directories, const char *pod_logs_dir)
+void pod_directories_follow(
+	struct pod_directories *directories, const char *pod_logs_dir, bool asks)
 {
 	char *path;
 
+	directories->asks = asks;
 	if (directories->path && streq(directories->path, pod_logs_dir))
 		return;
 	path = strdup(pod_logs_dir);
@@ -41,6 +48,7 @@ void pod_directories_follow(struct pod_directories *directories, const char *pod
 	directories->path = path;
 	directories->watch = watch_free(directories->watch);
 	(void)json_object_clear(directories->seen);
+	(void)json_object_clear(directories->removed);
 }
 
 void pod_directories_watch(struct pod_directories *directories, bool wanted)
@@ -72,15 +80,28 @@ static json_t *read_all(const struct pod_directories *directories)
 	return found;
 }
 
+static void keep_removed(
+	const struct pod_directories *directories, const char *uid, json_t *seen, json_t *removed)
+{
+	json_t *since = json_object_get(directories->removed, uid);
+
+	(void)json_object_set(seen, uid, json_object_get(directories->seen, uid));
+	if (since)
+		(void)json_object_set(removed, uid, since);
+	else
+		(void)json_object_set_new(
+			removed, uid, json_integer((json_int_t)now_usec(CLOCK_MONOTONIC)));
+}
+
 bool pod_directories_look(
 	struct pod_directories *directories, const struct kubelet_checkpoint *checkpoint)
 {
 	bool any = checkpoint && checkpoint->count > 0;
 	json_auto_t *found = any ? read_all(directories) : json_object();
-	json_t *seen = found ? json_object() : NULL;
+	json_auto_t *seen = json_object(), *removed = json_object();
 	bool all = true;
 
-	if (!seen)
+	if (!found || !seen || !removed)
 		return false;
 	for (size_t i = 0; checkpoint && i < checkpoint->count; i++) {
 		const char *uid = checkpoint->rows[i].pod_uid;
@@ -89,25 +110,75 @@ bool pod_directories_look(
 		if (pod)
 			(void)json_object_set(seen, uid, pod);
 		else if (json_object_get(directories->seen, uid))
-			(void)json_object_set_new(seen, uid, json_false());
+			keep_removed(directories, uid, seen, removed);
 		else
 			all = false;
 	}
 	json_decref(directories->seen);
-	directories->seen = seen;
+	json_decref(directories->removed);
+	directories->seen = TAKE_PTR(seen);
+	directories->removed = TAKE_PTR(removed);
 	return all;
+}
+
+bool pod_directories_await(const struct pod_directories *directories)
+{
+	const json_t *since;
+	const char *uid;
+
+	json_object_foreach((json_t *)directories->removed, uid,
+		since) if (directories->asks && !json_is_true(since)) return true;
+	return false;
+}
+
+/* Whether the answer names the pod with a device that the checkpoint books for it. */
+static bool is_named(const struct pod_directories *directories, const char *uid,
+	const struct kubelet_checkpoint *checkpoint, const struct pod_table *pods)
+{
+	const json_t *pod = json_object_get(directories->seen, uid);
+
+	for (size_t i = 0; i < checkpoint->count; i++) {
+		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];
+
+		if (!streq(row->pod_uid, uid))
+			continue;
+		for (size_t k = 0; k < pods->n_devices; k++)
+			if (streq(pods->devices[k].id, row->id) &&
+				streq(pods->devices[k].resource, row->resource) &&
+				streq(pods->devices[k].container->pod, text_of(pod, "pod")) &&
+				streq(pods->devices[k].container->namespace,
+					text_of(pod, "namespace")))
+				return true;
+	}
+	return false;
+}
+
+void pod_directories_answered(struct pod_directories *directories,
+	const struct kubelet_checkpoint *checkpoint, const struct pod_answer *answer)
+{
+	const json_t *since;
+	const char *uid;
+	void *next;
+
+	json_object_foreach_safe(
+		directories->removed, next, uid, since) if (json_is_integer(since) &&
+		(uint64_t)json_integer_value(since) <= answer->asked_at &&
+		(!checkpoint || !answer->table ||
+			!is_named(directories, uid, checkpoint, answer->table)))(void)
+		json_object_set_new(directories->removed, uid, json_true());
 }
 
 const json_t *pod_directories_find(const struct pod_directories *directories, const char *uid)
 {
-	const json_t *pod = json_object_get(directories->seen, uid);
-
-	return json_is_object(pod) ? pod : NULL;
+	return json_object_get(directories->removed, uid) ? NULL
+							  : json_object_get(directories->seen, uid);
 }
 
 bool pod_directories_lost(const struct pod_directories *directories, const char *uid)
 {
-	return json_is_false(json_object_get(directories->seen, uid));
+	const json_t *since = json_object_get(directories->removed, uid);
+
+	return since && (json_is_true(since) || !directories->asks);
 }
 
 int pod_directories_new(sd_event *event, void (*on_change)(void *userdata), void *userdata,
@@ -122,7 +193,8 @@ int pod_directories_new(sd_event *event, void (*on_change)(void *userdata), void
 	directories->on_change = on_change;
 	directories->userdata = userdata;
 	directories->seen = json_object();
-	if (!directories->seen)
+	directories->removed = json_object();
+	if (!directories->seen || !directories->removed)
 		return -ENOMEM;
 	r = watcher_new(event, "", &directories->watcher);
 	if (r < 0)
@@ -143,6 +215,7 @@ struct pod_directories *pod_directories_free(struct pod_directories *directories
 		return NULL;
 	pod_directories_stop(directories);
 	json_decref(directories->seen);
+	json_decref(directories->removed);
 	free(directories->path);
 	free(directories);
 	return NULL;

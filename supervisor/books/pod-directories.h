@@ -5,7 +5,8 @@
  * Which pods of the kubelet's checkpoint have ended. The kubelet has a directory of logs for each
  * pod that exists (supervisor/kubelet/pod-logs.h), while its checkpoint contains a pod until it is
  * written for another reason. The directory is made some time after the checkpoint, so a pod has
- * ended only if its directory was seen before.
+ * ended only if its directory was seen before. A person may remove it as well, so PodResources is
+ * asked where that is possible.
  */
 
 #include <systemd/sd-event.h>
@@ -13,6 +14,7 @@
 #include "common/util.h"
 
 struct kubelet_checkpoint;
+struct pod_answer;
 struct pod_directories;
 
 /* `on_change` is called when a pod's directory was made or removed, while there is a watch. Returns
@@ -20,8 +22,9 @@ struct pod_directories;
 int pod_directories_new(sd_event *event, void (*on_change)(void *userdata), void *userdata,
 	struct pod_directories **ret);
 
-/* Sets kubelet.pod_logs_dir. */
-void pod_directories_follow(struct pod_directories *directories, const char *pod_logs_dir);
+/* Sets kubelet.pod_logs_dir and kubelet.pod_resources. */
+void pod_directories_follow(
+	struct pod_directories *directories, const char *pod_logs_dir, bool pod_resources);
 
 /* Whether to call `on_change` from now on. */
 void pod_directories_watch(struct pod_directories *directories, bool wanted);
@@ -35,6 +38,14 @@ bool pod_directories_look(
  * borrowed reference. */
 typedef struct json_t json_t;
 const json_t *pod_directories_find(const struct pod_directories *directories, const char *uid);
+
+/* Whether an answer of PodResources is to decide whether pods have ended. */
+bool pod_directories_await(const struct pod_directories *directories);
+
+/* Takes an answer: pods whose directory was removed before the question have ended, unless they are
+ * named. If there is no answer, the directory decides. */
+void pod_directories_answered(struct pod_directories *directories,
+	const struct kubelet_checkpoint *checkpoint, const struct pod_answer *answer);
 
 /* Whether the pod had ended by the last pod_directories_look(). */
 bool pod_directories_lost(const struct pod_directories *directories, const char *uid);

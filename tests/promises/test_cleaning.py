@@ -307,12 +307,38 @@ exec sleep {mark}
         self.remove("b")
         until(lambda: self.log().count("end gpu-0") == 1, "the device to be cleaned")
 
-    def play_lister(self):
+    def play_lister(self, logs="nowhere"):
         """The test answers PodResources. Returns that, and the keys of the configuration."""
         lister = pod_resources.Lister(self.node.path("pods/kubelet.sock"))
         self.addCleanup(lister.stop)
         return lister, (f'pod_resources_socket = "{self.node.path("pods/kubelet.sock")}"; pod_resources_interval = 1; '
-                        f'pod_logs_dir = "{self.node.path("nowhere")}";')
+                        f'pod_logs_dir = "{self.node.path(logs)}";')
+
+    def test_logs_that_a_person_removes(self):
+        """A pod whose directory of logs was removed has ended only if the kubelet does not name it any more."""
+        lister, keys = self.play_lister("logs")
+        self.node.configure(static("gpu", 1, self.release()), kubelet=keys)
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(gpu=1)
+        lister.answer = pod_resources.pod("default", "a", [pod_resources.container("main", [(GPU, ["gpu-0"], [])])])
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        with open(os.path.join(self.node.kubelet_state, "pods.json")) as file:
+            pod, = json.load(file)
+        logs = self.node.path(f"logs/default_a_{pod['uid']}")
+        os.makedirs(logs)
+        calls = lister.calls
+        until(lambda: lister.calls >= calls + 3, "PodResources to be asked")
+        os.rmdir(logs)
+        calls = lister.calls
+        until(lambda: lister.calls >= calls + 4, "PodResources to be asked")
+        self.assertEqual(self.log(), [])
+        # A kubelet that was restarted has not named the pod, so only the directory shows its end.
+        self.node.stop_kubelet(9)
+        lister.answer = b""
+        self.node.start_kubelet()
+        self.node.await_allocatable(gpu=1)
+        until(lambda: self.log() == ["begin gpu-0", "end gpu-0"], "the device to be cleaned")
 
     def test_kubelet_is_not_asked_about_former_resources(self):
         """Which pods have their dirty devices does not matter."""

@@ -84,7 +84,7 @@ static void note_named(struct cleaning *cleaning, struct dirty *dirty, const str
 		if (startswith(user, BOOKED_CLAIM))
 			continue;
 		if (decided && is_named(cleaning, dirty, user, pods))
-			(void)strings_add_once(&dirty->seen, user);
+			(void)cleaning_run_add_once(&cleaning->devices, &dirty->seen, user);
 		else if (decided && strings_contain(&dirty->seen, user))
 			(void)cleaning_run_add_once(&cleaning->devices, &dirty->ended, user);
 	}

@@ -184,9 +184,10 @@ static json_t *describe_all(const struct dirty_devices *devices)
 		const struct dirty *dirty = devices->items[i];
 
 		if (json_array_append_new(list,
-			    json_pack("{s:s, s:s, s:b, s:o, s:o, s:s*}", "resource",
+			    json_pack("{s:s, s:s, s:b, s:o, s:o, s:o, s:s*}", "resource",
 				    dirty->resource, "id", dirty->id, "clean", (int)dirty->clean,
-				    "users", write_strings(&dirty->users), "ended",
+				    "users", write_strings(&dirty->users), "seen",
+				    write_strings(&dirty->seen), "ended",
 				    write_strings(&dirty->ended), "failure", dirty->failure)) < 0)
 			return NULL;
 	}

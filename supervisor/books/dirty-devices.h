@@ -22,7 +22,8 @@ struct dirty {
 	char *failure;        /* why it could not be cleaned; NULL: it could, or was not tried */
 	/* Not saved; times are of CLOCK_MONOTONIC. */
 	bool unnamed;             /* PodResources names no pod with it */
-	struct strings seen;      /* pods that PodResources of this kubelet has named with it */
+	struct strings seen;      /* pods that PodResources of this kubelet has named with it;
+				     written for people, and not read again */
 	uint64_t taken_at;        /* when it was allocated, until the checkpoint shows it; 0: not */
 	struct strings preparing; /* claims that are being prepared with it, as in `users` */
 	uint64_t number;          /* of CHILD_CLEAN, while it is cleaned; 0: it is not */

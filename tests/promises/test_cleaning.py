@@ -518,6 +518,8 @@ exec sleep {mark}
             self.node.reload()
         else:
             self.node.start()
+        # By then, the directory of the pod's logs was seen.
+        self.node.await_serving()
         self.remove("a")
         self.node.await_allocatable(fpga=1)
         self.assertEqual(self.log(), [])

@@ -151,6 +151,15 @@ class Boundary(NodeTest):
             self.assertIsNotNone(self.node.status())
         self.assertEqual({name: self.node.find(f"vendor.example/{name}")["pid"] for name in self.before}, self.before)
 
+    def test_P18_many_devices_that_are_allocated(self):
+        """They cost little, so that the watchdog of devplugd is notified in time."""
+        self.begin("take", as_unit(), evil='overlap = "exclusive";')
+        until(lambda: "possible: -" in self.node.output(), "all messages to be answered")
+        with open(f"/proc/{self.node.daemon.pid}/stat") as file:
+            ticks = sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+        self.assertLess(ticks / os.sysconf("SC_CLK_TCK"), 10)
+        self.assertEqual({name: self.node.find(f"vendor.example/{name}")["pid"] for name in self.before}, self.before)
+
     def test_P18_much_to_log(self):
         self.begin("complain", as_unit())
         until(lambda: "further ones are not logged" in self.node.output(), "the end of its messages")

@@ -584,6 +584,35 @@ static bool await(
 	return false;
 }
 
+/* Reports that many devices are about to be allocated, in messages that have as many as they may.
+ */
+static void take_many(void)
+{
+	_cleanup_control_ struct control_message answer = CHILD_MESSAGE_INIT(0);
+
+	claim(CLAIMS_ALLOWED);
+	if (!await(&control_child, CHILD_OWNERS, &answer))
+		return;
+	for (unsigned i = 0, number = 0; i + CHILD_USE_IDS_MAX <= CLAIMS_ALLOWED;) {
+		struct control_message question = CHILD_MESSAGE_INIT(CHILD_USE);
+		int fd = sealed_begin("ids");
+		FILE *stream = fdopen(dup(fd), "w");
+
+		for (unsigned k = 0; k < CHILD_USE_IDS_MAX; k++)
+			(void)fprintf(stream, "i%u\n", i++);
+		(void)fclose(stream);
+		(void)sealed_end(fd);
+		question.number = ++number;
+		question.phase = CHILD_USE_ALLOCATED;
+		question.fds[0] = fd;
+		control_message_done(&answer);
+		if (!ask(&question, CHILD_USED, &answer))
+			return;
+		(void)close(fd);
+	}
+	(void)fprintf(stderr, "possible: -\n");
+}
+
 /* With all that a process of its role ever gets. */
 static void try_all(void)
 {
@@ -1088,6 +1117,7 @@ static const struct {
 	{ "linger", linger, false },
 	{ "claims", claim_too_much, false },
 	{ "most", claim_most, true },
+	{ "take", take_many, false },
 	{ "store", store_much, false },
 	{ "unsealed", keep_writable, false },
 	{ "complain", complain, false },

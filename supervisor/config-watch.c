@@ -14,8 +14,6 @@
 #include "drivers/host/sysroot.h"
 #include "drivers/host/watch.h"
 
-/* As many as the kernel follows. */
-#define LINKS_MAX  40
 #define POLL_BLIND (5 * USEC_PER_SEC)
 
 struct config_watch {
@@ -127,7 +125,7 @@ static int add_way(struct config_watch *watch, const char *path)
 	_cleanup_free_ char *way = NULL;
 	int r = make_absolute(path, &way);
 
-	for (unsigned links = 0; r >= 0 && links <= LINKS_MAX; links++) {
+	for (unsigned links = 0; r >= 0 && links <= SYSROOT_LINKS_MAX; links++) {
 		_cleanup_free_ char *directory = directory_of(way);
 		char *next = NULL;
 

@@ -13,9 +13,6 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-/* As many as the kernel follows. */
-#define LINKS_MAX 40U
-
 static void (*on_path)(const char *path);
 
 void sysroot_observe(void (*observer)(const char *path))
@@ -62,7 +59,7 @@ static int follow(struct walk *walk, const char *rest)
 	target[length] = '\0';
 	if (*target == '/' && walk->beneath)
 		return -EXDEV;
-	if (++walk->n_links > LINKS_MAX)
+	if (++walk->n_links > SYSROOT_LINKS_MAX)
 		return -ELOOP;
 	if (snprintf(joined, sizeof(joined), "%s%s", target, rest) >= (int)sizeof(joined))
 		return -ENAMETOOLONG;

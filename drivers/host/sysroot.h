@@ -25,6 +25,9 @@ int sysroot_stat(const char *root, const char *path, struct stat *ret);
 /* The path without symbolic links, as the host sees it. */
 int sysroot_resolve(const char *root, const char *path, char **ret);
 
+/* As many links on the way to a path as the kernel follows. */
+#define SYSROOT_LINKS_MAX 40U
+
 /* Replaces the first symbolic link on the way to the path by its target, which may be missing.
  * `ret`: the new path, or NULL if there is no link. Returns 0 or -ENOMEM. */
 int sysroot_follow_link(const char *root, const char *path, char **ret);

@@ -38,20 +38,23 @@ static int find_unmounted(const struct scan *scan, const char *path, char **ret)
 	return 0;
 }
 
-/* What the symbolic link at the path leads to. NULL: there is no link. */
-static int read_link(const struct scan *scan, const char *path, char **ret)
+/* The same for the path that each link on the way leads to. */
+static int find_unmounted_behind_links(const struct scan *scan, const char *path, char **ret)
 {
-	_cleanup_close_ int fd = sysroot_open(scan->root, path, O_PATH | O_NOFOLLOW);
-	char target[PATH_MAX];
-	ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
+	_cleanup_free_ char *way = strdup(path);
+	int r = way ? find_unmounted(scan, way, ret) : -ENOMEM;
 
-	*ret = NULL;
-	if (length <= 0)
-		return 0;
-	target[length] = '\0';
-	if (*target == '/')
-		return (*ret = strdup(target)) ? 0 : -ENOMEM;
-	return format_text(ret, "%.*s/%s", (int)(strrchr(path, '/') - path), path, target);
+	for (unsigned links = 0; r >= 0 && !*ret && links < SYSROOT_LINKS_MAX; links++) {
+		char *next;
+
+		r = sysroot_follow_link(scan->root, way, &next);
+		if (r < 0 || !next)
+			return r;
+		free(way);
+		way = next;
+		r = find_unmounted(scan, way, ret);
+	}
+	return r;
 }
 
 /* Whether the host may have something at the path that this process does not see: the unit has a
@@ -59,18 +62,14 @@ static int read_link(const struct scan *scan, const char *path, char **ret)
  * -ENOMEM. */
 static int is_hidden(struct scan *scan, const char *path)
 {
-	_cleanup_free_ char *unmounted = NULL, *target = NULL;
+	_cleanup_free_ char *unmounted = NULL;
 	int r;
 
 	if (!*scan->root)
 		return startswith(path, "/tmp/") || startswith(path, "/var/tmp/");
 	if (startswith(path, "/dev/"))
 		return 0;
-	r = find_unmounted(scan, path, &unmounted);
-	if (r >= 0 && !unmounted)
-		r = read_link(scan, path, &target);
-	if (r >= 0 && target)
-		r = find_unmounted(scan, target, &unmounted);
+	r = find_unmounted_behind_links(scan, path, &unmounted);
 	if (r < 0 || !unmounted)
 		return MIN_OF(r, 0);
 	scan_note_absent(scan, unmounted, "paths in it that CDI files name are not checked");

@@ -14,9 +14,6 @@
 #include "drivers/model/driver.h"
 #include "drivers/model/template.h"
 
-/* As many as the kernel follows. */
-#define LINKS_MAX 40
-
 const struct need_origin need_of_match = { "match", "load its driver" };
 const struct need_origin need_of_nodes = { "container.nodes", "load its driver" };
 const struct need_origin need_of_mounts = { "container.mounts",
@@ -53,7 +50,7 @@ static int watch_links(struct scan *scan, const char *path)
 
 	if (!way)
 		return -ENOMEM;
-	for (unsigned i = 0; i < LINKS_MAX; i++) {
+	for (unsigned i = 0; i < SYSROOT_LINKS_MAX; i++) {
 		char *next;
 		int r = sysroot_follow_link(scan->root, way, &next);
 

@@ -407,6 +407,12 @@ static void test_cdi_sources_not_mounted(void **state)
 	host_remove("/usr/lib64/libf.so");
 	host_symlink("../../snap/libf.so", "/usr/lib64/libf.so");
 	expect_healthy("fpga0");
+	host_remove("/usr/lib64/libf.so");
+	expect_missing("fpga0", "/usr/lib64/libf.so");
+	/* The last one of several links leads there. */
+	host_symlink("../../snap/libf.so", "/usr/lib64/libf.so.0");
+	host_symlink("libf.so.0", "/usr/lib64/libf.so");
+	expect_healthy("fpga0");
 }
 
 /* Nodes and directories come and go at random: once all is quiet, the list agrees with Allocate. */

@@ -2,6 +2,7 @@
 """A service sees the host through mounts of its own: where they are read-only, devplugd names the command that changes it, and
 where the kubelet's directory was removed and made again, it ends to be started with a new view."""
 import os
+import shutil
 import stat
 import subprocess
 import unittest
@@ -86,6 +87,29 @@ class HostView(ToolTest):
         self.start(self.root)
         self.assertEqual(self.node.daemon.wait(timeout=LIMIT), 1)
         self.assertRegex(self.node.output(), f"cannot open the directory {other}: .*: for the service of the package, {remedy}")
+
+    def test_read_only_for_a_program(self):
+        """The example that writes leases, without "devplugctl allow", and with it."""
+        examples = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/examples/exec")
+        leases = os.path.join(self.host, "leases")
+        seats = self.node.path("seats")
+        os.mkdir(seats)
+        with open(os.path.join(seats, "one"), "w") as file:
+            file.write("ok")
+        poll, lease = (shutil.copy(os.path.join(examples, name), self.node.dir) for name in ("seats-poll", "seats-lease"))
+        self.node.configure(f'{{ name = "vendor.example/seat"; driver = "exec"; match = ( {{ command = [ "{poll}", "{seats}" ]; '
+                            f'allocate = [ "{lease}", "{leases}" ]; }} ); }}', kubelet=f'root_dir = "{self.root}";')
+        self.node.start_kubelet()
+        self.start(self.root)
+        self.node.await_allocatable(seat=1)
+        self.assertIn(f"the licence server has no directory {leases}", self.node.pod("missing", seat=1)[1]["message"])
+        os.mkdir(leases)
+        os.chmod(leases, 0o777)
+        self.assertRegex(self.node.pod("refused", seat=1)[1]["message"], f"cannot write to {leases} as uid [0-9]+: allow it")
+        self.node.stop()
+        self.start(self.host)
+        self.node.await_allocatable(seat=1)
+        self.assertIn("SEAT_LEASES", self.node.pod("p", seat=1)[0]["env"])
 
     def test_read_only_configuration(self):
         """A ConfigMap is mounted itself, writable for all. What is read-only in the service, others may write to."""

@@ -46,6 +46,23 @@ class UnitExamples(unittest.TestCase):
             command = command.removeprefix("-").replace("/sys/", self.dir + "/sys/").replace("/run/", self.dir + "/run/")
             subprocess.run(shlex.split(command), check=True, env=environment, timeout=60)
 
+    def test_what_root_lacks(self):
+        """A text that sends to root.conf for device nodes or /sys names the lines that are comments there."""
+        docs = os.path.join(EXAMPLES, "../../docs")
+        with open(os.path.join(EXAMPLES, "root.conf")) as file:
+            comments = set(re.findall(r"^#(\w+=)", file.read(), re.M))
+        self.assertEqual(comments, {"ProtectKernelTunables=", "DeviceAllow="})
+        found = 0
+        for path in glob.glob(docs + "/examples/*.conf") + glob.glob(docs + "/peers/*.md"):
+            with open(path) as file:
+                text = " ".join(file.read().replace("\n#", "\n").split())
+            for sentence in re.findall(r"`user` and (?:the drop-in )?[^:]*?root\.conf.*?(?=`user`|\Z)", text):
+                with self.subTest(path):
+                    found += 1
+                    self.assertIn("DeviceAllow=", sentence)
+                    self.assertEqual("ProtectKernelTunables=no" in sentence, "to /sys" in sentence)
+        self.assertEqual(found, 4)
+
     def test_systemd_understands(self):
         if not shutil.which("systemd-analyze"):
             self.skipTest("systemd-analyze is not installed")

@@ -90,6 +90,15 @@ class Families(unittest.TestCase):
         self.assertEqual(sorted(documented), sorted(self.families))
 
 
+class SocketUnit(unittest.TestCase):
+    def test_mode(self):
+        """The manual documents one mode for both sockets at a path."""
+        for name, words in (("docs/monitoring.md", "A socket at a path has mode 0660;"), ("units/devplugd-metrics.socket", "\nSocketMode=0660\n"),
+                            ("supervisor/helpers/metrics-socket.c", "#define SOCKET_MODE 0660\n")):
+            with self.subTest(name), open(os.path.join(ROOT, name), encoding="utf-8") as file:
+                self.assertIn(words, file.read())
+
+
 class PodMonitor(unittest.TestCase):
     def test_it_selects_the_daemonset(self):
         try:

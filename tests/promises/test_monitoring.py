@@ -116,7 +116,8 @@ class PodMonitor(unittest.TestCase):
         ports = [port["name"] for container in component["spec"]["containers"] for port in container["ports"]]
         self.assertIn(endpoint["port"], ports)
         self.assertTrue(endpoint["honorLabels"])
-        self.assertIn("node", [rule["targetLabel"] for rule in endpoint["relabelings"]])
+        for label in ("node", "instance"):
+            self.assertIn({"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": label}, endpoint["relabelings"])
 
 
 class NodeProblemDetector(NodeTest):

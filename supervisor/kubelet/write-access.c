@@ -81,6 +81,15 @@ static bool any_publishes(const struct config *config)
 	return any_registers(config, REGISTRATION_DRA);
 }
 
+/* Files for CNI plugins describe the devices of this driver. */
+static bool any_describes(const struct config *config)
+{
+	for (size_t i = 0; i < config->n_resources; i++)
+		if (streq(config->resources[i].declaration.driver_name, "net"))
+			return true;
+	return false;
+}
+
 void write_access_check(const struct config *config, const char *root,
 	write_access_handler on_refused, void *userdata)
 {
@@ -102,6 +111,9 @@ void write_access_check(const struct config *config, const char *root,
 			"sockets for the kubelet's plugin watcher (kubelet.plugins_registry_dir)",
 			false },
 		{ any_publishes(config), config->cdi_dir, "CDI files (cdi_dir)", false },
+		{ any_describes(config), config->device_info_dir,
+			"information about network devices for CNI plugins (device_info_dir)",
+			false },
 		{ config_has_labels(config) && !config->cluster.labels, config->features_dir,
 			"labels for node-feature-discovery (features_dir)", true },
 		{ slash && slash > textfile, textfile, "metrics (metrics.textfile)", true },

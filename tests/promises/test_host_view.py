@@ -53,16 +53,19 @@ class HostView(ToolTest):
         self.node.await_serving()
         self.assertEqual(self.run_tool("devplugd", "--check").stderr, "")
 
-    def test_read_only_for_claims(self):
+    def test_read_only_for_files(self):
         cdi = os.path.join(self.host, "cdi")
         os.makedirs(cdi)
-        self.node.configure(static("a", 1, 'serve = "dra";'), kubelet=f'root_dir = "{self.root}";',
-                            text=f'cdi_dir = "{cdi}"; dra = {{ driver = "devices.vendor.example"; kubeconfig = "{self.host}/x"; }};')
+        nic = '{ name = "vendor.example/nic"; driver = "net"; match = ( { vendor = 0xffff; } ); }'
+        self.node.configure(static("a", 1, 'serve = "dra";'), nic, kubelet=f'root_dir = "{self.root}";',
+                            text=f'cdi_dir = "{cdi}"; device_info_dir = "{self.host}/dp"; dra = {{ driver = "devices.vendor.example"; kubeconfig = "{self.host}/x"; }};')
         self.start(self.root)
-        words = f"{cdi} is read-only for devplugd, so there will be no CDI files (cdi_dir): "
-        until(lambda: words in self.node.output(), "the warning")
-        until(self.node.status, "the daemon")
-        self.assertIn(words, self.run_tool("devplugd", "--check").stderr)
+        for words in (f"{cdi} is read-only for devplugd, so there will be no CDI files (cdi_dir): ",
+                      f"{self.host}/dp is read-only for devplugd, so there will be no information about network devices for CNI plugins "
+                      "(device_info_dir): "):
+            until(lambda: words in self.node.output(), "the warning")
+            until(self.node.status, "the daemon")
+            self.assertIn(words, self.run_tool("devplugd", "--check").stderr)
 
     def test_read_only_runtime_dir(self):
         """Of a file that is edited while devplugd runs with another directory, and of the restart that applies it."""

@@ -22,7 +22,10 @@ static enum node_state state_of_mount(const struct build *build, const char *hos
 {
 	struct stat st;
 
-	return sysroot_is_absent(sysroot_stat(build->root, host, &st)) ? NODE_MISSING : NODE_DEVICE;
+	return sysroot_is_absent(sysroot_stat(build->root, host, &st)) &&
+			!sysroot_hides(build->root, host)
+		? NODE_MISSING
+		: NODE_DEVICE;
 }
 
 /* Runtimes put the nodes of a directory in its place, but not those that a CDI file names. */

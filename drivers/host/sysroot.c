@@ -373,6 +373,44 @@ bool sysroot_is_absent(int error)
 	return error == -ENOENT || error == -ENOTDIR || error == -ELOOP || error == -ENAMETOOLONG;
 }
 
+/* The last mount at a directory hides those before. */
+static bool is_private(const char *directory)
+{
+	_cleanup_fclose_ FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	_cleanup_free_ char *line = NULL;
+	bool private = false;
+	size_t size = 0;
+
+	while (mounts && getline(&line, &size, mounts) >= 0) {
+		char *root = line, *point;
+
+		/* After the id, the parent and the device. */
+		for (unsigned i = 0; i < 3 && root; i++)
+			root = strchr(root + 1, ' ');
+		point = root ? strchr(root + 1, ' ') : NULL;
+		if (!point)
+			continue;
+		*point++ = '\0';
+		point[strcspn(point, " ")] = '\0';
+		if (streq(point, directory))
+		private = strstr(root, "/systemd-private-") != NULL;
+	}
+	return private;
+}
+
+bool sysroot_hides(const char *root, const char *path)
+{
+	static const char *const directories[] = { "/tmp", "/var/tmp" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(directories) && *root == '\0'; i++) {
+		size_t length = strlen(directories[i]);
+
+		if (startswith(path, directories[i]) && path[length] == '/')
+			return is_private(directories[i]);
+	}
+	return false;
+}
+
 bool sysroot_is_shortage(int error)
 {
 	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;

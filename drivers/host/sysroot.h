@@ -49,6 +49,10 @@ int sysroot_fopen(const char *root, const char *path, FILE **ret);
 /* Whether the error means that the file does not exist; after other errors, this is unknown. */
 bool sysroot_is_absent(int error);
 
+/* Whether the path is below /tmp or /var/tmp, and the process has these for itself (PrivateTmp=),
+ * so that it cannot see the host's. */
+bool sysroot_hides(const char *root, const char *path);
+
 /* Whether it means that this process lacks memory or descriptors, so that nothing is known about
  * the file. */
 bool sysroot_is_shortage(int error);

@@ -78,7 +78,7 @@ static int look_up(struct scan *scan, const char *path, bool mount, struct neede
 	r = sysroot_resolve(scan->root, path, &target);
 	if (r == -ENOMEM)
 		return r;
-	if (sysroot_is_absent(r))
+	if (sysroot_is_absent(r) && !(mount && sysroot_hides(scan->root, path)))
 		state = NODE_MISSING;
 	if ((!target || !streq(target, path)) && watch_links(scan, path) < 0)
 		return -ENOMEM;

@@ -114,6 +114,26 @@ class HostView(ToolTest):
         self.node.await_allocatable(seat=1)
         self.assertIn("SEAT_LEASES", self.node.pod("p", seat=1)[0]["env"])
 
+    def test_private_tmp(self):
+        """With PrivateTmp=, a mount that may be in the host's /var/tmp is not missing."""
+        private = os.path.join(self.host, "systemd-private-1/tmp")
+        os.makedirs(private)
+        name = os.path.basename(self.node.dir)
+        mounts = (f'{{ host = "/var/tmp/{name}"; path = "/a"; }}', f'{{ host = "/var/tmp/{name}"; path = "/b"; optional = true; }}',
+                  f'{{ host = "{self.host}/missing"; path = "/c"; optional = true; }}')
+        self.node.configure(static("a", 1, f'container = {{ mounts = ( {", ".join(mounts)} ); }};'))
+        self.node.start_kubelet()
+        self.node.start()
+        until(lambda: f"needs /var/tmp/{name}, which is missing on the host" in self.ctl("explain", "vendor.example/a").stdout,
+              "the missing mount")
+        self.node.stop()
+        self.node.prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+                            f'mount --bind {private} /var/tmp && exec "$@"', "sh"]
+        self.node.start()
+        self.node.await_allocatable(a=1)
+        given, _ = self.node.pod("p", a=1)
+        self.assertEqual([mount["container_path"] for mount in given["mounts"]], ["/a", "/b"])
+
     def test_read_only_configuration(self):
         """A ConfigMap is mounted itself, writable for all. What is read-only in the service, others may write to."""
         folder = os.path.join(self.host, "etc")

@@ -5,6 +5,7 @@
  */
 #include "supervisor/helpers/metrics-socket.h"
 
+#include <netinet/in.h>
 #include <sys/stat.h>
 
 #include "configuration/listen-address.h"
@@ -38,6 +39,27 @@ static int listen_at(int fd, const union listen_address *address, socklen_t leng
 	return 0;
 }
 
+/* All addresses: "[::]" includes those of IPv4, and stands for them where the kernel lacks IPv6. */
+static int open_socket(union listen_address *address, socklen_t *length)
+{
+	struct sockaddr_in *four = (void *)&address->storage;
+	struct sockaddr_in6 six;
+	bool all;
+	int fd, off = 0;
+
+	memcpy(&six, &address->storage, sizeof(six));
+	all = six.sin6_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr);
+	fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (all && fd >= 0)
+		(void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (all && fd < 0 && errno == EAFNOSUPPORT) {
+		*four = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = six.sin6_port };
+		*length = sizeof(*four);
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	}
+	return fd < 0 ? -errno : fd;
+}
+
 static int note_path(const union listen_address *address, struct metrics_socket *listener)
 {
 	struct stat st;
@@ -61,13 +83,14 @@ int metrics_socket_open(const char *text, struct metrics_socket *ret, struct err
 	r = listen_address_parse(text, &address, &length, error);
 	if (r < 0)
 		return r;
-	listener.fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (listener.fd < 0 && address.any.sa_family != AF_UNIX)
-		return error_set(error, -errno,
+	listener.fd = r = open_socket(&address, &length);
+	if (r < 0 && address.any.sa_family != AF_UNIX)
+		return error_set(error, r,
 			"cannot listen on %s: %s; if the service may not open network sockets, use "
 			"devplugd-metrics.socket instead of metrics.listen",
-			text, strerror(errno));
-	r = listener.fd < 0 ? -errno : listen_at(listener.fd, &address, length);
+			text, strerror(-r));
+	if (r >= 0)
+		r = listen_at(listener.fd, &address, length);
 	if (r >= 0)
 		r = note_path(&address, &listener);
 	if (r < 0)

@@ -326,7 +326,7 @@ class Manifests(unittest.TestCase):
                   "extraVolumeMounts": [{"name": "opt", "mountPath": "/host/opt"}]}
         objects = {o["kind"]: o for o in helm.template(CONTAINER + "/chart", "gpu", "pools", values)}
         self.assertEqual(objects["ConfigMap"]["data"], {
-            "resources.conf": "resources = ( );\n", "metrics.conf": 'metrics = { listen = "0.0.0.0:1234"; };\n'})
+            "resources.conf": "resources = ( );\n", "metrics.conf": 'metrics = { listen = "[::]:1234"; };\n'})
         for document in objects.values():
             self.assertEqual((document["metadata"]["name"], document["metadata"]["namespace"]), ("gpu", "pools"))
         spec = objects["DaemonSet"]["spec"]

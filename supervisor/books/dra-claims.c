@@ -1022,6 +1022,7 @@ static void load_file(struct dra_claims *claims, int directory_fd, const char *n
 
 static DIR *open_saved(struct dra_claims *claims)
 {
+	_cleanup_free_ char *remedy = NULL;
 	struct error error = { 0 };
 	DIR *stream = NULL;
 	int fd;
@@ -1033,9 +1034,15 @@ static DIR *open_saved(struct dra_claims *claims)
 	if (stream)
 		return stream;
 	claims->unread = true;
-	log_error("cannot read the claims that were prepared: %s; until devplugd is restarted, "
+	/* The package's devplugd has a user of its own, and a container may lack
+	 * CAP_DAC_OVERRIDE. */
+	if (fd == -EACCES)
+		(void)format_text(&remedy, ": run \"chown -R %u: %.*s\"", geteuid(),
+			(int)(strlen(claims->directory) - strlen("/" DIRECTORY)),
+			claims->directory);
+	log_error("cannot read the claims that were prepared: %s%s; until devplugd is restarted, "
 		  "their devices count as free, and their CDI files stay",
-		fd < 0 ? error.message : strerror(errno));
+		fd < 0 ? error.message : strerror(errno), remedy ?: "");
 	(void)close_fd(fd);
 	return NULL;
 }

@@ -134,6 +134,19 @@ class HostView(ToolTest):
         given, _ = self.node.pod("p", a=1)
         self.assertEqual([mount["container_path"] for mount in given["mounts"]], ["/a", "/b"])
 
+    def test_state_of_another_user(self):
+        """The node had the package, whose state belongs to its user; a container has no CAP_DAC_OVERRIDE."""
+        state = self.node.path("state")
+        os.makedirs(os.path.join(state, "claims"), mode=0o700)
+        os.chmod(state, 0o700)
+        os.chown(state, 65534, 65534)
+        self.node.environment["STATE_DIRECTORY"] = state
+        self.node.configure(static("a", 1, 'serve = "dra";'), kubelet=f'root_dir = "{self.root}";',
+                            text=f'dra = {{ driver = "devices.vendor.example"; kubeconfig = "{self.host}/x"; }};')
+        self.node.prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+        self.node.start()
+        until(lambda: f'Permission denied: run "chown -R 0: {state}"' in self.node.output(), "the remedy")
+
     def test_read_only_configuration(self):
         """A ConfigMap is mounted itself, writable for all. What is read-only in the service, others may write to."""
         folder = os.path.join(self.host, "etc")

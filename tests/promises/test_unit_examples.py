@@ -122,6 +122,9 @@ class UnitExamples(unittest.TestCase):
         self.run_unit("qat-heartbeat.service", "")
         self.assertEqual(self.read("/run/qat/0000:6b:00.0"), "-1\n")
         self.assertEqual(self.read("/run/qat/0000:70:00.0"), "0\n")
+        shutil.rmtree(self.dir + "/sys/kernel/debug/qat_4xxx_0000:6b:00.0")
+        self.run_unit("qat-heartbeat.service", "")
+        self.assertEqual(os.listdir(self.dir + "/run/qat"), ["0000:70:00.0"])
 
     def test_quickassist_rule(self):
         """What udev's rule prints of the card of a virtual function: the peer's getDeviceCapabilities()."""

@@ -505,7 +505,7 @@ static void write_health(const struct scrape *scrape, struct exposition *out)
 	exposition_add(out, "", LABELS(UNIT_LABELS(resource, unit)), unit->healthy);
 	exposition_begin(out, "devplugd_device_unhealthy_reason_info", "gauge",
 		"Why a device is unhealthy: gone, cordoned, device (its driver found it unusable), "
-		"probe, stale, in_use, booked (only the kubelet still lists it), cleaning, or other; always 1. The text is in devplugctl status.");
+		"probe, stale, returned, in_use, booked (only the kubelet still lists it), cleaning, or other; always 1. The text is in devplugctl status.");
 	FOR_EACH_OWN_UNIT(unit, resource, scrape)
 	if (!unit->healthy)
 		exposition_add(out, "",

@@ -299,7 +299,7 @@ int host_use_below(
 		return 1;
 	}
 	r = sysfs_walk(root, resolved, on_device, &search);
-	return r == SYSFS_WALK_STOP ? 1 : r == -ENOMEM ? r : 0;
+	return r == SYSFS_WALK_STOP ? 1 : sysroot_is_shortage(r) ? r : 0;
 }
 
 void host_use_done(struct host_use *use)

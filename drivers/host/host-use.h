@@ -27,7 +27,7 @@ struct host_use {
 int host_use_of_disk(struct host_use *use, const char *name, char ret_reason[static HOST_USE_MAX]);
 
 /* Whether the host uses the device in a directory of /sys, or one below it; PCI functions below it
- * do not count. Returns as host_use_of_disk(). */
+ * do not count. Returns as host_use_of_disk(), or another shortage (sysroot.h). */
 int host_use_below(
 	struct host_use *use, const char *directory, char ret_reason[static HOST_USE_MAX]);
 

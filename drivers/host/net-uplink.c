@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides which interfaces the host needs itself and no container may get: those that its default
- * routes lead through, and ports of bridges and bonds. Routes are read as text (/proc/net/route,
- * /proc/net/ipv6_route), bounded, because a node may have as many as it has pods. Below a root, the
- * routes are those of process 1: a link leads from /proc/net to the reader's own, which are those
- * of a pod where devplugd runs in a container. There, only the first next hop of an IPv4 route is
- * known.
+ * routes lead through, those below them, and ports of bridges and bonds. Routes are read as text
+ * (/proc/net/route, /proc/net/ipv6_route), bounded, because a node may have as many as it has pods.
+ * Below a root, the routes are those of process 1: a link leads from /proc/net to the reader's own,
+ * which are those of a pod where devplugd runs in a container. There, only the first next hop of an
+ * IPv4 route is known.
  */
 #include "drivers/host/net-uplink.h"
 
@@ -18,8 +18,6 @@
 
 #define LINES_MAX 100000
 #define NAME_SIZE 32
-/* Maximum number of interfaces above one that are checked. */
-#define VISITS_MAX 64
 
 /* "eth0 00000000 0100000A 0003 0 0 100 00000000 ..." in hexadecimal: name, destination, gateway,
  * flags, ..., mask */
@@ -52,7 +50,7 @@ static int read_routes(const char *root, const char *path,
 
 	r = sysroot_fopen(root, path, &stream);
 	if (r < 0)
-		return r == -ENOMEM ? r : 0;
+		return sysroot_is_shortage(r) ? r : 0;
 	for (unsigned i = 0; i < LINES_MAX && r >= 0 && fgets(line, sizeof(line), stream); i++)
 		if (parse(line, name))
 			r = strings_add(names, name, strlen(name));
@@ -82,6 +80,31 @@ static int read_next_hops(struct scan *scan, struct strings *names)
 	return 0;
 }
 
+/* Adds the interfaces below those of the list, each once: "eno1.7" has a link "lower_eno1". */
+static int add_lower(const char *root, struct strings *names)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < names->count && r >= 0; i++) {
+		_cleanup_strings_ struct strings entries = { 0 };
+		char directory[128];
+
+		(void)snprintf(
+			directory, sizeof(directory), "/sys/class/net/%.31s", names->items[i]);
+		r = sysfs_list(root, directory, &entries);
+		/* A route may be about an interface that has just been removed. */
+		if (r < 0 && !sysroot_is_shortage(r))
+			r = 0;
+		for (size_t k = 0; k < entries.count && r >= 0; k++) {
+			const char *lower = startswith(entries.items[k], "lower_");
+
+			if (lower)
+				r = strings_add_once(names, lower);
+		}
+	}
+	return r;
+}
+
 int net_uplinks_read(struct scan *scan, struct strings *ret_names)
 {
 	_cleanup_strings_ struct strings names = { 0 };
@@ -101,6 +124,8 @@ int net_uplinks_read(struct scan *scan, struct strings *ret_names)
 		r = read_routes(root, path, parse_ipv6_route, &names);
 	if (r >= 0)
 		r = read_next_hops(scan, &names);
+	if (r >= 0)
+		r = add_lower(root, &names);
 	if (r < 0)
 		return r;
 	*ret_names = names;
@@ -108,35 +133,12 @@ int net_uplinks_read(struct scan *scan, struct strings *ret_names)
 	return 0;
 }
 
-static bool carries(
-	const char *root, const struct strings *uplinks, const char *interface, unsigned *visits)
-{
-	_cleanup_strings_ struct strings entries = { 0 };
-	char directory[128];
-
-	if (strings_contain(uplinks, interface))
-		return true;
-	if (++*visits > VISITS_MAX)
-		return false;
-	(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.31s", interface);
-	if (uplinks->count == 0 || sysfs_list(root, directory, &entries) < 0)
-		return false;
-	for (size_t i = 0; i < entries.count; i++) {
-		const char *upper = startswith(entries.items[i], "upper_");
-
-		if (upper && carries(root, uplinks, upper, visits))
-			return true;
-	}
-	return false;
-}
-
 const char *net_uplink_reason(
 	const char *root, const struct strings *uplinks, const char *interface, bool routes_allowed)
 {
 	char directory[128], master[NAME_MAX + 1];
-	unsigned visits = 0;
 
-	if (!routes_allowed && carries(root, uplinks, interface, &visits))
+	if (!routes_allowed && strings_contain(uplinks, interface))
 		return "the host's default route leads through it";
 	(void)snprintf(directory, sizeof(directory), "/sys/class/net/%.31s", interface);
 	if (sysfs_read_link(root, directory, "master", master) >= 0)

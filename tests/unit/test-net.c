@@ -171,6 +171,15 @@ static void test_permissions(void **state)
 				scan.devices[i]->nodes[k].permissions, i == 0 ? "rwm" : "r");
 }
 
+/* A VLAN of an interface; `links` are its names in the directories of the two. */
+static void plant_vlan(const char *directory, const char *interface, const char *name)
+{
+	plant_interface("/sys/devices/virtual", name, 1);
+	host_symlink(made("../%s", name), made("%s/net/%s/upper_%s", directory, interface, name));
+	host_symlink(made("../%s", interface),
+		made("/sys/devices/virtual/net/%s/lower_%s", name, interface));
+}
+
 static void test_uplinks(void **state)
 {
 	_cleanup_config_ struct config *config = declare(
@@ -195,8 +204,7 @@ static void test_uplinks(void **state)
 		"fe800000000000000000000000000001 00000400 00000001 00000000 00000003 vlan7\n"
 		"00000000000000000000000000000000 00 00000000000000000000000000000000 00 "
 		"00000000000000000000000000000000 ffffffff 00000001 00000000 00200200 dummy0\n");
-	plant_interface("/sys/devices/virtual", "vlan7", 1);
-	host_symlink("../vlan7", BRIDGE "/0000:3b:00.1/net/ens785f1/upper_vlan7");
+	plant_vlan(BRIDGE "/0000:3b:00.1", "ens785f1", "vlan7");
 	net_scan(config, &vlan);
 	assert_int_equal(vlan.notes.count, 2);
 	assert_non_null(strstr(vlan.notes.items[0], "interface ens785f1"));
@@ -208,6 +216,31 @@ static void test_uplinks(void **state)
 	net_scan(config, &port);
 	assert_int_equal(port.notes.count, 1);
 	assert_non_null(strstr(port.notes.items[0], "a port of a bridge or bond"));
+}
+
+/* A trunk with more VLANs than any limit; the route is on a VLAN of the last one. */
+static void test_many_vlans(void **state)
+{
+	_cleanup_config_ struct config *config =
+		declare(NET "( { type = \"interface\"; interface = [ \"e*\", \"dummy0\" ]; } );");
+	_cleanup_scan_ struct scan scan = { 0 };
+
+	for (unsigned i = 0; i < 70; i++) {
+		char name[16];
+
+		(void)snprintf(name, sizeof(name), "vlan%u", i);
+		plant_vlan(BRIDGE "/0000:3b:00.1", "ens785f1", name);
+	}
+	plant_vlan("/sys/devices/virtual", "vlan69", "inner");
+	/* Links lead in a circle. */
+	host_symlink("../inner", BRIDGE "/0000:3b:00.1/net/ens785f1/lower_inner");
+	host_write("/proc/net/route", "inner\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\n");
+	net_scan(config, &scan);
+	assert_int_equal(scan.notes.count, 1);
+	assert_non_null(strstr(scan.notes.items[0],
+		"the host needs interface ens785f1: the host's default route leads through it"));
+	assert_null(map_get(&scan.by_id, "ens785f1"));
+	assert_non_null(map_get(&scan.by_id, "dummy0"));
 }
 
 /* The host's uplink, named on purpose; not a port of its bridge. */
@@ -564,6 +597,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_several_interfaces, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_permissions, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplinks, net_setup, host_teardown),
+		cmocka_unit_test_setup_teardown(test_many_vlans, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplink_on_purpose, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_uplinks_of_host, net_setup, host_teardown),
 		cmocka_unit_test_setup_teardown(test_exclusions, net_setup, host_teardown),

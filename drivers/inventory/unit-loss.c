@@ -15,8 +15,7 @@ int unit_list_expect(const struct unit_list *list, struct scan *scan)
 	int r = left_out_reserve(&scan->left_out, list->n_units);
 
 	for (size_t i = 0; i < list->n_units && r >= 0; i++)
-		if (list->units[i]->present)
-			r = left_out_expect(&scan->left_out, list->units[i]->device);
+		r = left_out_expect(&scan->left_out, list->units[i]->device);
 	return r;
 }
 

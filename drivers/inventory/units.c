@@ -255,7 +255,7 @@ static bool apply(const struct pair_of *pair, const struct scan *scan, size_t in
 		unit->gone_since = now_usec(CLOCK_MONOTONIC);
 	if (pair->device || unit->away)
 		unit_forget_loss(unit);
-	else if (unit->present)
+	else
 		unit_describe_loss(unit, scan);
 	unit->present = pair->device || unit->away;
 	changed = changed || unit->away != was_away;

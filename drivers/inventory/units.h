@@ -26,8 +26,8 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
  * had just found them. Returns 0 or -ENOMEM. */
 int unit_list_restore_assigned(struct unit_list *list);
 
-/* Has the scan keep the reasons for which it leaves out devices that are listed. Returns 0 or
- * -ENOMEM. */
+/* Has the scan keep the reasons for which it leaves out devices that are listed, also as missing.
+ * Returns 0 or -ENOMEM. */
 int unit_list_expect(const struct unit_list *list, struct scan *scan);
 
 /* Sets the reason why the scan did not list the device of the unit, as far as that is known. */

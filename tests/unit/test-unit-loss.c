@@ -45,6 +45,11 @@ static void test_default_route(void **state)
 	assert_string_equal(loss_of("0000:3b:00.1"),
 		"0000:3b:00.1 is not listed any more: the host needs interface ens785f1: the host's "
 		"default route leads through it");
+
+	/* Then there is another reason. */
+	host_remove("/sys/bus/pci/devices/0000:3b:00.1");
+	host_rename(BRIDGE "/0000:3b:00.1", BRIDGE "/removed");
+	RUN_UNTIL(strstr(loss_of("0000:3b:00.1"), "has disappeared"));
 }
 
 static void test_excluded(void **state)

@@ -49,7 +49,6 @@ struct scan {
 	size_t n_exclusions;
 	struct map counted; /* candidates in `exclusions`, by the entry's number and their keys */
 	struct strings counted_keys;
-	bool exclusion_locked; /* what a condition of `exclude` is about */
 	struct left_out left_out;
 	struct measurements measurements;
 };

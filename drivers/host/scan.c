@@ -310,7 +310,6 @@ static int entry_excludes(struct scan *scan, size_t number, const struct conditi
 int scan_excludes(struct scan *scan, const struct declaration *declaration,
 	const struct conditions *conditions, void *candidate, const char *name, const char *key)
 {
-	unsigned refusals = sysfs_locked_refusals();
 	bool excluded = false;
 	size_t n = 0;
 
@@ -319,21 +318,24 @@ int scan_excludes(struct scan *scan, const struct declaration *declaration,
 		const struct exclusion *exclusion = groups_get(&declaration->exclude, i);
 
 		for (size_t k = 0; k < exclusion->match.count; k++) {
+			unsigned refusals = sysfs_locked_refusals();
 			int r = entry_excludes(scan, n++, conditions,
 				groups_get(&exclusion->match, k), candidate, name, key);
 
 			if (r < 0)
 				return r;
-			if (r > 0)
+			if (r == 0)
+				continue;
+			excluded = true;
+			/* An unknown condition excludes, too; what could not be read is noted. */
+			if (sysfs_locked_refusals() == refusals)
 				scan_leave_out(scan, name, "exclude[%zu] leaves it out", i);
-			excluded = excluded || r > 0;
+			else
+				scan_leave_out(scan, name,
+					"the kernel has locked what exclude[%zu] tests", i);
 		}
 	}
-	if (sysfs_locked_refusals() == refusals)
-		return excluded;
-	/* A device must not be offered while it is unknown whether it is excluded. */
-	scan->exclusion_locked = true;
-	return -EBUSY;
+	return excluded;
 }
 
 void scan_hint(struct scan *scan, size_t entry, const char *format, ...)

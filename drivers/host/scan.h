@@ -93,8 +93,8 @@ struct tally *scan_tally(struct scan *scan, size_t entry, const struct condition
 /* Whether an entry of `exclude` with `match` leaves out a candidate that an entry of `match` has
  * selected. To be called for each piece of hardware, before several are joined into one device.
  * `key` differs from that of every other candidate, so that each is counted once.
- * Returns 1, 0, -EBUSY if the kernel has locked what a condition is about, or another negative
- * errno of a condition. */
+ * Returns 1, also while it is unknown because the kernel has locked what a condition is about, 0,
+ * or negative errno of a condition. */
 int scan_excludes(struct scan *scan, const struct declaration *declaration,
 	const struct conditions *conditions, void *candidate, const char *name, const char *key);
 

@@ -325,6 +325,9 @@ void attribute_rules_describe(struct scan *scan, const struct groups *rules, con
 		if (r >= 0)
 			(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has \"%.64s\" in %s %.40s",
 				value, kind, name);
+		else if (r == -EBUSY)
+			(void)snprintf(ret_found, CONDITION_FOUND_MAX,
+				"has %s %.40s, which the kernel has locked", kind, name);
 		else
 			/* What must not exist may be a directory, which has no value. */
 			(void)snprintf(ret_found, CONDITION_FOUND_MAX, "has %s%s %.40s",

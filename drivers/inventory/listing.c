@@ -295,9 +295,6 @@ int list_devices(const struct declaration *declaration, struct scan *scan, struc
 	int r;
 
 	r = declaration->driver->list(declaration, scan, error);
-	if (r < 0 && scan->exclusion_locked)
-		return error_set(
-			error, r, "exclude: the kernel has locked an attribute of a device");
 	if (r >= 0)
 		explain_entries(declaration, scan);
 	if (r >= 0)

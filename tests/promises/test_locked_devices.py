@@ -183,11 +183,25 @@ class LockedDevices(ToolTest):
         self.await_healthy("sensor", "sensor0")
         self.await_explained("sensor", "sriov_numvfs of /sys/devices/platform/sensors/sensor1 cannot be read")
         # It is unknown whether it is excluded.
-        self.await_explained("rest", "exclude: the kernel has locked an attribute of a device")
-        self.assertEqual(self.healthy("rest"), [])
+        self.await_healthy("rest", "sensor0")
+        self.await_explained("rest", "sriov_numvfs of /sys/devices/platform/sensors/sensor1 cannot be read, the device is left out")
+        file.unlock()
+        self.await_healthy("rest", "sensor0", "sensor1")
+        # Both reasons are true as long as they are shown.
+        self.node.await_allocatable(rest=2)
+        given, refused = self.node.pod("a", rest=2)
+        self.assertIsNone(refused)
+        file.lock()
+        self.plant_sensor(2, "4\n", "sriov_numvfs")
+        self.plant_sensor(3, "0\n", "sriov_numvfs")
+        self.await_healthy("rest", "sensor0", "sensor3")
+        self.assertEqual(self.health("rest")["sensor1"], ("Unhealthy", "sensor1 is not listed any more: the kernel has locked what "
+                                                          "exclude[0] tests"))
+        until(lambda: "file sriov_numvfs, which the kernel has locked" in self.node.output(), "the reason of the first resource")
         file.data = b"4\n"
         file.unlock()
-        self.await_healthy("rest", "sensor0")
+        until(lambda: self.health("rest")["sensor1"][1] == "sensor1 is not listed any more: exclude[0] leaves it out", "the exclusion")
+        self.assertEqual(self.healthy("rest"), ["sensor0", "sensor3"])
         self.expect_no_kill()
 
 

@@ -214,14 +214,16 @@ struct zip {
 	char unlocated[256];         /* the node of the first */
 };
 
-static int add_member(struct scan *scan, struct device *device, const struct path_member *member,
-	const struct place *place)
+static int add_member(struct scan *scan, const struct zip *zip, size_t i, struct device *device)
 {
+	const struct path_member *member = path_member_get(zip->match, i);
 	size_t first = device->n_nodes;
-	int r = add_path(scan, device, member, place);
+	int r = add_path(scan, device, member, &zip->places[i]);
 
 	if (r >= 0 && member->limit > 1)
 		device_share_nodes(device, first);
+	for (size_t k = first; k < device->n_nodes; k++)
+		device->nodes[k].optional = !names_device(zip->match, member);
 	return r;
 }
 
@@ -419,8 +421,7 @@ static int zip_add(struct scan *scan, struct zip *zip, size_t index)
 		return r == -EEXIST ? 0 : r;
 	for (size_t i = 0; i < path_member_count(zip->match) && r >= 0; i++)
 		if (zip->places[i].host)
-			r = add_member(
-				scan, device, path_member_get(zip->match, i), &zip->places[i]);
+			r = add_member(scan, zip, i, device);
 	/* An excluded name leaves the node to the others. */
 	if (r < 0 || declaration_excludes(zip->declaration, device))
 		return r;

@@ -119,8 +119,11 @@ static int add_node(const struct node_target *target, const char *path, bool opt
 		if (r < 0)
 			return r;
 	}
-	return nvme_add_node(target->scan, target->candidates->declaration, target->device, path,
+	r = nvme_add_node(target->scan, target->candidates->declaration, target->device, path,
 		target->permissions);
+	if (r >= 0)
+		target->device->nodes[target->device->n_nodes - 1].optional = optional;
+	return r;
 }
 
 static int add_own_nodes(const struct node_target *target, const char *directory)

@@ -212,6 +212,8 @@ static void test_zip_optional(void **state)
 	expect_ids("path", "{ paths = ( \"/dev/a*\", { path = \"/dev/b*\"; optional = true; } ); }",
 		"a0 a1 a2 ");
 	assert_int_equal(scan.devices[1]->n_nodes, 2);
+	assert_false(scan.devices[1]->nodes[0].optional);
+	assert_true(scan.devices[1]->nodes[1].optional);
 	assert_int_equal(scan.devices[2]->n_nodes, 1);
 	expect_ids("path",
 		"{ paths = ( \"/dev/a*\", { path = \"/dev/none\"; optional = true; } ); }",
@@ -221,6 +223,7 @@ static void test_zip_optional(void **state)
 		"{ paths = ( { path = \"/dev/a0\"; limit = 9; }, "
 		"{ path = \"/dev/b*\"; optional = true; } ); }",
 		"a0+b0 a0+b1 ");
+	assert_false(scan.devices[0]->nodes[1].optional);
 	expect_ids("path",
 		"{ paths = ( { path = \"/dev/a*\"; optional = true; }, "
 		"{ path = \"/dev/b*\"; optional = true; } ); }",

@@ -148,6 +148,8 @@ static void test_patterns(void **state)
 	sys_write("virtual/npu/n1", "more", "mo\n");
 	expect_found(match, "npu:n1 ");
 	expect_nodes("npu:n1", "/dev/npu/n1 /dev/npu/n1ch0 /dev/npu/n1ch1 /dev/npu/more1 ");
+	assert_false(scan.devices[0]->nodes[2].optional);
+	assert_true(scan.devices[0]->nodes[3].optional);
 	/* A value is no pattern. */
 	sys_write("virtual/npu/n1", "more", "*\n");
 	expect_found(match, "npu:n1 ");

@@ -94,7 +94,8 @@ int unit_evaluate(struct unit *unit)
 
 	if (changed < 0)
 		return changed;
-	unit->lost = !unit->dirty && (unit->lost || (!unit->present && unit->in_use));
+	unit->lost = !unit->dirty &&
+		(unit->lost || (!unit->present && !unit->undecided && unit->in_use));
 	if (!unit->present) {
 		healthy = false;
 		cause = CAUSE_GONE;

@@ -48,6 +48,11 @@ static const char *find_excluding_key(const struct unit *unit)
 	return NULL;
 }
 
+bool unit_is_removed(const struct unit *unit, const struct scan *scan)
+{
+	return is_missing(scan->root, device_variable(unit->device, "sysfs"));
+}
+
 void unit_describe_loss(struct unit *unit, const struct scan *scan)
 {
 	const struct device *device = unit->device, *other;
@@ -60,7 +65,7 @@ void unit_describe_loss(struct unit *unit, const struct scan *scan)
 
 	if (unit->list->declaration->driver->runs_programs)
 		(void)format_text(&text, NOT_LISTED, device->id);
-	else if (is_missing(scan->root, directory))
+	else if (unit_is_removed(unit, scan))
 		(void)format_text(&text, "%s has disappeared",
 			is_missing(scan->root, node) ? node : device->id);
 	else if (excluding)

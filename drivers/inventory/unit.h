@@ -29,10 +29,12 @@ struct unit {
 	bool awaits_owner, has_owner; /* see inventory_await_owners(); the answer has arrived */
 	bool owner_released;          /* released by its owner: ours, if the next scan finds it */
 	bool present;                 /* the last scan found it, or it is away */
-	char *loss;                   /* what the scan found that did not find it; NULL: unknown */
-	bool away;                    /* moved out of the host's view into its container */
-	bool lost;                    /* it was missing while a pod had it that still has it */
-	uint64_t gone_since;          /* CLOCK_MONOTONIC microseconds; while no scan finds it */
+	bool undecided; /* the last scan did not find it, but could not read all of the host, and
+			 * the hardware was not seen to be removed */
+	char *loss;     /* what the scan found that did not find it; NULL: unknown */
+	bool away;      /* moved out of the host's view into its container */
+	bool lost;      /* it was missing while a pod had it that still has it */
+	uint64_t gone_since; /* CLOCK_MONOTONIC microseconds; while no scan finds it */
 	bool healthy;
 	enum unit_cause cause;
 	char *reason;                 /* why not; NULL if healthy */

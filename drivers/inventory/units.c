@@ -216,16 +216,15 @@ static bool is_away(const struct unit *unit, const char *root)
 		(!anchor || sysroot_stat(root, anchor, &st) >= 0);
 }
 
-/* Whether the device has another node in the place of one that it had: a container keeps the old
- * one. */
+/* Whether the device has another node in the place of one of its own that it had: a container keeps
+ * the old one. */
 static bool has_lost_node(const struct device *old, const struct device *new)
 {
 	for (size_t i = 0; i < old->n_nodes; i++) {
-		bool found = false;
+		const struct device_node *node = &old->nodes[i];
 
-		for (size_t k = 0; k < new->n_nodes && !found; k++)
-			found = streq(old->nodes[i].host, new->nodes[k].host);
-		if (!found)
+		if (!node->mount && !node->optional && !node->shared &&
+			!device_has_node(new, node->host))
 			return true;
 	}
 	return false;
@@ -258,6 +257,7 @@ static bool apply(const struct pair_of *pair, const struct scan *scan, size_t in
 	else
 		unit_describe_loss(unit, scan);
 	unit->present = pair->device || unit->away;
+	unit->undecided = !unit->present && scan->incomplete && !unit_is_removed(unit, scan);
 	changed = changed || unit->away != was_away;
 	/* Where memory is short the unit is as it was; the next scan tries again. */
 	if (unit->health)
@@ -346,6 +346,7 @@ int unit_list_inherit_gone(struct unit_list *list, const struct unit_list *previ
 		list->n_units++;
 		(*unit)->present = old->present;
 		(*unit)->away = old->away;
+		(*unit)->undecided = old->undecided;
 		(*unit)->gone_since = old->gone_since;
 		(*unit)->loss = old->loss ? strdup(old->loss) : NULL;
 		if ((*unit)->health && !old->present)

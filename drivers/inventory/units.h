@@ -32,6 +32,8 @@ int unit_list_expect(const struct unit_list *list, struct scan *scan);
 
 /* Sets the reason why the scan did not list the device of the unit, as far as that is known. */
 void unit_describe_loss(struct unit *unit, const struct scan *scan);
+/* Whether the scan has seen that the hardware is removed. */
+bool unit_is_removed(const struct unit *unit, const struct scan *scan);
 void unit_forget_loss(struct unit *unit);
 
 /* Merges a complete scan. Returns 1 if that changed anything, 0 if not, -E2BIG if the list would

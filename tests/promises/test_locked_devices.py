@@ -171,6 +171,28 @@ class LockedDevices(ToolTest):
         self.await_healthy("sensor")
         self.expect_no_kill()
 
+    def test_a_device_in_use_is_not_disconnected(self):
+        """A driver resets the device, or binds to it, while a pod has it."""
+        file = self.plant_sensor(0, "0\n", "sriov_numvfs")
+        self.serve(self.resource("sensor", "sysfs", 'subsystem = "sensor"; attributes = ( { file = "sriov_numvfs"; is = "0"; } );',
+                                 'missing = { on_return = "evict"; };'))
+        self.node.await_allocatable(sensor=1)
+        given, refused = self.node.pod("a", sensor=1)
+        self.assertIsNone(refused)
+        device = given["resources"]["vendor.example/sensor"][0]
+        file.lock()
+        self.plant_sensor(1, "4\n", "sriov_numvfs")
+        until(lambda: "which the kernel has locked" in self.health("sensor")[device][1], "the lock to be found")
+        file.unlock()
+        self.await_healthy("sensor", device)
+        # A condition that fails is read: the pod is not to keep the device.
+        file.data = b"4\n"
+        self.plant_sensor(2, "4\n", "sriov_numvfs")
+        until(lambda: "has \"4\"" in self.health("sensor")[device][1], "the new value")
+        file.data = b"0\n"
+        self.plant_sensor(3, "4\n", "sriov_numvfs")
+        until(lambda: self.health("sensor")[device][1].startswith("it was disconnected while a pod had it"), "the pod to be waited for")
+
     def test_a_condition_that_cannot_be_read(self):
         self.plant_sensor(0, "0\n", "sriov_numvfs")
         file = self.plant_sensor(1, "0\n", "sriov_numvfs", locked=True)

@@ -243,6 +243,76 @@ class ReturnedToClaim(Cards, DraTest):
         self.await_health(device, "Healthy")
 
 
+class ChangedNodes(ToolTest):
+    """Devices that were never disconnected. CDI names give containers that start again what the devices have then."""
+
+    def give(self, name, **more):
+        """The one device of the program's resource, and what a container gets with it, are these from now on."""
+        path = self.node.path("devices.json")
+        with open(path + ".new", "w") as file:
+            json.dump({"version": 1, "devices": [{"id": name, **more}]}, file)
+        os.rename(path + ".new", path)
+
+    def begin_pod(self, driver):
+        self.serve(f'{{ name = "vendor.example/gpu"; {driver} cdi_spec = {{ kind = "vendor.example/gpu"; }}; '
+                   f'missing = {{ on_return = "evict"; }}; host_root = "{self.node.path("host")}"; }}',
+                   text=f'cdi_dir = "{self.node.path("cdi")}";')
+        self.node.await_allocatable(gpu=1)
+        given, refused = self.node.pod("a", gpu=1)
+        self.assertIsNone(refused)
+        return given["resources"]["vendor.example/gpu"][0]
+
+    def await_edits(self, text, there=True):
+        """What a container gets that starts now."""
+        until(lambda: (text in str(self.edits())) == there, lambda: f"{text} in {self.edits()}: {there}")
+
+    def edits(self):
+        for name in os.listdir(self.node.path("cdi")):
+            if name.startswith("devplugd-"):
+                with open(os.path.join(self.node.path("cdi"), name)) as file:
+                    return [device["containerEdits"] for device in json.load(file)["devices"]]
+        return None
+
+    def test_only_the_own_nodes_of_a_device_count(self):
+        for name in "card0", "card1", "control":
+            make_node(self.node.path(f"host/dev/{name}"))
+        for version in 1, 2:
+            os.makedirs(self.node.path(f"host/lib.so.{version}"))
+        program = self.node.path("program")
+        with open(program, "w") as file:
+            file.write(f"#!/bin/sh\ncat {self.node.path('devices.json')}\n")
+        os.chmod(program, 0o755)
+        control = {"host": "/dev/control", "optional": True}
+        self.give("a", nodes=[{"host": "/dev/card0"}, control], mounts=[{"host": "/lib.so.1"}])
+        device = self.begin_pod(f'driver = "exec"; match = ( {{ command = "{program}"; interval = 1; }} );')
+        # The health of the first change is known when the second one is published.
+        self.give("a", nodes=[{"host": "/dev/card0"}], mounts=[{"host": "/lib.so.2"}])
+        self.await_edits("lib.so.2")
+        self.give("a", nodes=[{"host": "/dev/card0"}, control])
+        self.await_edits("control")
+        self.assertEqual(self.health("gpu")[device], ("Healthy", ""))
+        self.give("a", nodes=[{"host": "/dev/card1"}, control])
+        until(lambda: self.health("gpu")[device] == ("Unhealthy", WAITS), lambda: f"the pod to be waited for: {self.health('gpu')}")
+
+    def test_a_node_that_other_devices_have_too(self):
+        """All GPUs as one device, of which one is removed."""
+        host = HostTree(self.node.path("host"))
+        for number in 0, 1:
+            gpu, name = f"pci0000:00/0000:0{number + 3}:00.0", f"renderD{number + 128}"
+            host.device(gpu, "bus/pci", vendor="0x1002", device="0x74a1", **{"class": "0x038000"})
+            host.bind(gpu, "amdgpu")
+            make_node(host.path(f"dev/dri/{name}"))
+            host.device(f"{gpu}/drm/{name}", "class/drm", f"MAJOR=226\nMINOR={number + 128}\nDEVNAME=dri/{name}", dev=f"226:{number + 128}")
+            host.link(f"sys/devices/{gpu}/drm/{name}/device", f"sys/devices/{gpu}")
+        device = self.begin_pod('driver = "drm"; match = ( { vendor = 0x1002; combine = true; } );')
+        link, target = host.path("sys/class/drm/renderD128"), os.readlink(host.path("sys/class/drm/renderD128"))
+        os.unlink(link)
+        self.await_edits("renderD128", there=False)
+        os.symlink(target, link)
+        self.await_edits("renderD128")
+        self.assertEqual(self.health("gpu")[device], ("Healthy", ""))
+
+
 class UsbDevices(ToolTest):
     """A USB device has another number each time it is plugged in."""
 

@@ -233,13 +233,8 @@ static int add_device(
 static int combine(
 	struct rdma_scan *rdma, const struct rdma_match *match, const struct net_function *function)
 {
-	int r = 0;
-
 	rdma->combined_match = match;
-	for (size_t i = 0; i < function->infiniband.count && r >= 0; i++)
-		r = strings_add(&rdma->combined, function->infiniband.items[i],
-			strlen(function->infiniband.items[i]));
-	return r;
+	return strings_add_all(&rdma->combined, &function->infiniband);
 }
 
 static int add_combined(struct rdma_scan *rdma)

@@ -97,15 +97,6 @@ int bookings_add(struct bookings *bookings, const char *id, unsigned uses, const
 	return 0;
 }
 
-static int copy_strings(const struct strings *from, struct strings *to)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < from->count && r >= 0; i++)
-		r = strings_add(to, from->items[i], strlen(from->items[i]));
-	return r;
-}
-
 int bookings_add_answer(
 	struct bookings *bookings, struct strings *ids, const struct booked_answer *parts)
 {
@@ -114,9 +105,9 @@ int bookings_add_answer(
 
 	*ids = (struct strings){ 0 };
 	if (parts && answer.ids.count > 0 && parts->nodes.count + parts->values.count > 0) {
-		r = copy_strings(&parts->nodes, &answer.nodes);
+		r = strings_add_all(&answer.nodes, &parts->nodes);
 		if (r >= 0)
-			r = copy_strings(&parts->values, &answer.values);
+			r = strings_add_all(&answer.values, &parts->values);
 		if (r >= 0)
 			r = array_reserve(
 				(void **)&bookings->answers, bookings->n_answers, sizeof(answer));

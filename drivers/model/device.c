@@ -274,15 +274,6 @@ int device_set_finding(struct device *device, enum device_finding finding, const
 	return r;
 }
 
-static int copy_strings(const struct strings *from, struct strings *to)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < from->count && r >= 0; i++)
-		r = strings_add(to, from->items[i], strlen(from->items[i]));
-	return r;
-}
-
 int device_copy(const struct device *from, struct device *device)
 {
 	int r = 0;
@@ -299,15 +290,15 @@ int device_copy(const struct device *from, struct device *device)
 	for (size_t i = 0; i < from->n_distances && r >= 0; i++)
 		r = device_add_distance(device, from->distances[i].id, from->distances[i].distance);
 	if (r >= 0)
-		r = copy_strings(&from->env, &device->env);
+		r = strings_add_all(&device->env, &from->env);
 	if (r >= 0)
-		r = copy_strings(&from->annotations, &device->annotations);
+		r = strings_add_all(&device->annotations, &from->annotations);
 	if (r >= 0)
-		r = copy_strings(&from->cdi, &device->cdi);
+		r = strings_add_all(&device->cdi, &from->cdi);
 	if (r >= 0)
-		r = copy_strings(&from->claims, &device->claims);
+		r = strings_add_all(&device->claims, &from->claims);
 	if (r >= 0)
-		r = copy_strings(&from->attributes, &device->attributes);
+		r = strings_add_all(&device->attributes, &from->attributes);
 	device->part = from->part;
 	if (r >= 0 && from->whole)
 		r = device_set_whole(device, from->whole);

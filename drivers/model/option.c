@@ -46,6 +46,15 @@ int strings_add_once(struct strings *strings, const char *text)
 	return strings_contain(strings, text) ? 0 : strings_add(strings, text, strlen(text));
 }
 
+int strings_add_all(struct strings *strings, const struct strings *others)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < others->count && r >= 0; i++)
+		r = strings_add(strings, others->items[i], strlen(others->items[i]));
+	return r;
+}
+
 void strings_done(struct strings *strings)
 {
 	for (size_t i = 0; i < strings->count; i++)

@@ -106,6 +106,8 @@ struct option_table {
 int strings_add(struct strings *strings, const char *text, size_t length);
 /* Appends a copy of a text, unless it is there. Returns 0 or -ENOMEM. */
 int strings_add_once(struct strings *strings, const char *text);
+/* Appends copies of the texts of another list. Returns 0 or -ENOMEM. */
+int strings_add_all(struct strings *strings, const struct strings *others);
 /* Removes a string. Returns whether it was there. */
 bool strings_remove(struct strings *strings, const char *text);
 void strings_done(struct strings *strings);

@@ -43,15 +43,6 @@ static int join(const char *directory, const char *name, char **ret)
 	return format_text(ret, "%s/%s", directory, name);
 }
 
-static int copy_strings(const struct strings *from, struct strings *to)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < from->count && r >= 0; i++)
-		r = strings_add(to, from->items[i], strlen(from->items[i]));
-	return r;
-}
-
 /* Names in a subdirectory; without one there are none. */
 static int list_below(
 	const char *root, const char *directory, const char *name, struct strings *names)
@@ -66,7 +57,7 @@ static int list_below(
 	r = sysfs_list(root, path, &found);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
-	return copy_strings(&found, names);
+	return strings_add_all(names, &found);
 }
 
 static int list_vfs(const char *root, const char *directory, struct strings *vfs)
@@ -184,9 +175,9 @@ static int read_interfaces(
 		function->is_elsewhere = r > 0 && function->interfaces.count == 0;
 		return r;
 	}
-	r = copy_strings(&reader->pf_interfaces, &function->interfaces);
+	r = strings_add_all(&function->interfaces, &reader->pf_interfaces);
 	if (r >= 0)
-		r = copy_strings(&reader->pf_representors, &function->representors);
+		r = strings_add_all(&function->representors, &reader->pf_representors);
 	function->is_elsewhere = reader->pf_has_interfaces && function->interfaces.count == 0;
 	return r;
 }
@@ -232,7 +223,7 @@ int net_function_read(
 		r = list_below(
 			reader->root, function.directory, "infiniband", &function.infiniband);
 	if (r >= 0)
-		r = copy_strings(&reader->pf_interfaces, &function.pf_interfaces);
+		r = strings_add_all(&function.pf_interfaces, &reader->pf_interfaces);
 	if (r < 0)
 		return r;
 	*ret = function;

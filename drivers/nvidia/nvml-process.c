@@ -270,8 +270,8 @@ int nvml_process_release(struct nvml_process *nvml, bool released, const char *r
 {
 	int r = 0;
 
-	if (*reset && !strings_contain(&nvml->reset, reset))
-		r = strings_add(&nvml->reset, reset, strlen(reset));
+	if (*reset)
+		r = strings_add_once(&nvml->reset, reset);
 	if (released || *reset)
 		keep_list(nvml);
 	if (released != nvml->released)
@@ -279,16 +279,6 @@ int nvml_process_release(struct nvml_process *nvml, bool released, const char *r
 	nvml->released = released;
 	if (released || *reset)
 		stop(nvml);
-	return r;
-}
-
-static int copy_reset(struct nvml_process *nvml, const struct nvml_process *before)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < before->reset.count && r >= 0; i++)
-		r = strings_add(
-			&nvml->reset, before->reset.items[i], strlen(before->reset.items[i]));
 	return r;
 }
 
@@ -327,7 +317,7 @@ int nvml_process_new(const struct driver_context *context, const struct nvml_pro
 		take_reports_of(nvml, before);
 		nvml->released = before->released;
 		nvml->released_target = before->released_target;
-		if (copy_reset(nvml, before) < 0)
+		if (strings_add_all(&nvml->reset, &before->reset) < 0)
 			return -ENOMEM;
 	}
 	*ret = TAKE_PTR(nvml);

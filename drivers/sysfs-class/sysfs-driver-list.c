@@ -275,9 +275,8 @@ static int list_subsystems(const char *root, const char *pattern, struct strings
 		if (r < 0 && !sysroot_is_shortage(r))
 			r = 0;
 		for (size_t k = 0; k < names.count && r >= 0; k++)
-			if (fnmatch(pattern, names.items[k], 0) == 0 &&
-				!strings_contain(ret, names.items[k]))
-				r = strings_add(ret, names.items[k], strlen(names.items[k]));
+			if (fnmatch(pattern, names.items[k], 0) == 0)
+				r = strings_add_once(ret, names.items[k]);
 	}
 	return r;
 }

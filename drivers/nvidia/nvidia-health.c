@@ -161,7 +161,8 @@ const struct device *nvidia_report_of_instance(const struct nvidia_reports *repo
 		const char *gpu = nvidia_report_property(report, "gpu");
 
 		if (gpu && streq(gpu, address) && property_is(report, "gi", instance->gi) &&
-			property_is(report, "ci", instance->ci))
+			property_is(report, "ci", instance->ci) &&
+			!(reports->replaced && strings_contain(reports->replaced, report->id)))
 			return report;
 	}
 	return NULL;

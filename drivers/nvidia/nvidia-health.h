@@ -25,12 +25,15 @@ struct nvidia_reports {
 	struct strings *reset;
 	int monitor; /* why the library may not see instances, as negative errno; 0: it may */
 	char trouble[320];
+	/* Ids of instances whose reports are older than a scan that did not find them: there may be
+	 * another instance of that number. NULL: none. */
+	const struct strings *replaced;
 	/* One for each GPU and each instance; properties are variables "property:NAME". */
 	struct device *const *items;
 	size_t count;
 };
 
-/* NULL: the library does not list it. */
+/* NULL: the library does not list it, or has not listed it since it was made. */
 const struct device *nvidia_report_of_gpu(
 	const struct nvidia_reports *reports, const char *address);
 const struct device *nvidia_report_of_instance(const struct nvidia_reports *reports,

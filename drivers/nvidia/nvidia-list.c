@@ -518,7 +518,7 @@ static int explain_missing_uuid(const struct nvidia_reports *reports, struct dev
 {
 	if (reports->knowledge == NVIDIA_UNASKED)
 		return 0;
-	if (reports->knowledge != NVIDIA_KNOWN)
+	if (reports->knowledge != NVIDIA_KNOWN || *reports->trouble)
 		return device_set_problem(device, "its UUID is not known: %s",
 			*reports->trouble ? reports->trouble
 					  : "devplugd-nvml has not answered yet");

@@ -23,6 +23,7 @@ struct nvml_process {
 	 * are used until this one answers. */
 	struct exec_list *previous;
 	uint64_t previous_target;
+	struct strings replaced; /* see struct nvidia_reports; about `previous` */
 	/* The process does not run until the release ends or the driver was loaded again. */
 	bool released;
 	uint64_t released_target; /* 0: not known yet */
@@ -162,9 +163,10 @@ static void keep_list(struct nvml_process *nvml)
 {
 	struct exec_list *list = nvml->source ? exec_source_list(nvml->source) : NULL;
 
-	if (!list)
+	if (!list || list == nvml->previous)
 		return;
 	(void)exec_list_unref(nvml->previous);
+	strings_done(&nvml->replaced);
 	nvml->previous = exec_list_ref(list);
 	nvml->previous_target = nvml->target;
 }
@@ -182,6 +184,35 @@ static bool rest_is_unopened(const struct nvidia_host *host, const struct nvidia
 		n_unopened == n_missing;
 }
 
+static bool has_instance(const struct nvidia_host *host, const struct device *report)
+{
+	const char *address = nvidia_report_property(report, "gpu");
+	unsigned long gi, ci;
+
+	if (!address || !nvidia_report_number(report, "gi", &gi) ||
+		!nvidia_report_number(report, "ci", &ci))
+		return true;
+	for (size_t i = 0; i < host->n_gpus; i++)
+		for (size_t k = 0; k < host->gpus[i].n_instances; k++)
+			if (streq(host->gpus[i].address, address) &&
+				host->gpus[i].instances[k].gi == gi &&
+				host->gpus[i].instances[k].ci == ci)
+				return true;
+	return false;
+}
+
+/* Notes which instances of an earlier process's report the host does not have now. Returns 0 or
+ * -ENOMEM. */
+static int note_replaced(struct nvml_process *nvml, const struct nvidia_host *host)
+{
+	int r = 0;
+
+	for (size_t i = 0; nvml->previous && i < nvml->previous->n_devices && r >= 0; i++)
+		if (!has_instance(host, nvml->previous->devices[i]))
+			r = strings_add_once(&nvml->replaced, nvml->previous->devices[i]->id);
+	return r;
+}
+
 static void take_reports(
 	struct nvml_process *nvml, const struct nvidia_host *host, struct nvidia_reports *reports)
 {
@@ -195,6 +226,7 @@ static void take_reports(
 		reports->count = list->n_devices;
 		reports->knowledge = NVIDIA_KNOWN;
 		reports->rest_is_unopened = rest_is_unopened(host, reports);
+		reports->replaced = list == nvml->previous ? &nvml->replaced : NULL;
 	}
 	if (nvml->source && exec_source_answered(nvml->source))
 		reports->reset = &nvml->reset;
@@ -249,6 +281,8 @@ int nvml_process_report(struct nvml_process *nvml, struct scan *scan,
 	reports->probe = nvml->probe;
 	reports->knowledge = NVIDIA_AWAITED;
 	r = start_or_stop(nvml, scan, host, reports);
+	if (r >= 0)
+		r = note_replaced(nvml, host);
 	if (r < 0)
 		return r;
 	take_reports(nvml, host, reports);
@@ -288,6 +322,7 @@ struct nvml_process *nvml_process_free(struct nvml_process *nvml)
 		return NULL;
 	stop(nvml);
 	(void)exec_list_unref(nvml->previous);
+	strings_done(&nvml->replaced);
 	strings_done(&nvml->reset);
 	free(nvml);
 	return NULL;
@@ -317,7 +352,9 @@ int nvml_process_new(const struct driver_context *context, const struct nvml_pro
 		take_reports_of(nvml, before);
 		nvml->released = before->released;
 		nvml->released_target = before->released_target;
-		if (strings_add_all(&nvml->reset, &before->reset) < 0)
+		if (strings_add_all(&nvml->reset, &before->reset) < 0 ||
+			(nvml->previous == before->previous &&
+				strings_add_all(&nvml->replaced, &before->replaced) < 0))
 			return -ENOMEM;
 	}
 	*ret = TAKE_PTR(nvml);

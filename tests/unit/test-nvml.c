@@ -588,6 +588,39 @@ static void test_release(void **state)
 	assert_int_equal(inventory_release(inventory, true, ""), -EOPNOTSUPP);
 }
 
+/* An instance with the number of an earlier one may have another UUID and profile. */
+static void test_instance_made_in_release(void **state)
+{
+	static const char unknown[] = "MIG-" GPU_A ":1:0";
+
+	plant_two();
+	plant_instance(0, 1, 0);
+	plant_instance(0, 2, 0);
+	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\ninstance " A
+			" 2 0 " MIG_B " 2g.20gb\n");
+	start(RESOURCE(""));
+	RUN_UNTIL(is_present(MIG_A) && !*reason_of(MIG_A));
+	assert_int_equal(inventory_release(inventory, true, ""), 0);
+	RUN_UNTIL(*first_note());
+	assert_true(is_present(MIG_A) && !*reason_of(MIG_A));
+	remove_instance(0, 1, 0);
+	RUN_UNTIL(!is_present(MIG_A));
+	plant_instance(0, 1, 0);
+	RUN_UNTIL(is_present(unknown) &&
+		says(unknown, "its UUID is not known: released: devplugd-nvml is started when"));
+	assert_false(is_present(MIG_A));
+	/* The other one is the same. */
+	assert_true(is_present(MIG_B) && !*reason_of(MIG_B));
+	/* Nor is it known to a process before it answers. */
+	report(TWO_GPUS "hang nvmlInit_v2\n");
+	assert_int_equal(inventory_release(inventory, false, ""), 0);
+	RUN_UNTIL(!*first_note());
+	assert_false(is_present(MIG_A));
+	report(TWO_GPUS "mig " A " 1\ninstance " A " 1 0 " MIG_A " 1g.10gb\n");
+	assert_int_equal(inventory_release(inventory, false, GPU_A), 0);
+	RUN_UNTIL(is_present(MIG_A) && !*reason_of(MIG_A));
+}
+
 /* The driver is unloaded and comes back in another version, with the library. */
 static void test_driver_comes_and_goes(void **state)
 {
@@ -653,6 +686,7 @@ int main(void)
 		HOST_TEST(test_links),
 		HOST_TEST(test_measurements),
 		HOST_TEST(test_release),
+		HOST_TEST(test_instance_made_in_release),
 		HOST_TEST(test_driver_comes_and_goes),
 		HOST_TEST(test_declarations),
 	};

@@ -4,7 +4,8 @@
  * they are not known, compares them, and writes one object after the other. The server's answer to
  * a write is kept, so the next change needs no reading. A failed write, an unexpected event of the
  * watch, or the end of the watch makes the next round read both again. A watch that fails or ends
- * soon is retried with a delay of its own; until then, changes are published as usual. All slices
+ * soon is retried with a delay of its own; until then, changes are published as usual. What the
+ * server lacks is tested again each time that the slices are read. All slices
  * of a pool have one generation: it stays if only one slice changes, and grows if several slices or
  * their number change.
  */
@@ -45,6 +46,7 @@ struct write {
 	const char *method;
 	json_t *object; /* NULL: DELETE */
 	char *name;     /* NULL: POST */
+	unsigned uses;  /* see slice_lacks_used() */
 };
 
 struct dra_publisher {
@@ -59,6 +61,8 @@ struct dra_publisher {
 	json_t *held;      /* see struct dra_inventory_options */
 	unsigned lacks;    /* bits of enum slice_lack; LACK_OTHER is only reported */
 	unsigned tried;    /* those that the server has, or that a dry run cannot find */
+	bool blind;        /* the server refuses dry runs */
+	unsigned noted;    /* those that have been logged */
 	char *release;     /* the server's when `lacks` was found; NULL: not known */
 	json_t *settled;   /* see stored_slice_settle() */
 	json_t *times;     /* of taints */
@@ -75,6 +79,7 @@ struct dra_publisher {
 	size_t n_pages;
 	char *version; /* resourceVersion of the list */
 	json_int_t generation, highest;
+	json_int_t writing; /* the generation of the writes */
 	struct write *writes;
 	size_t n_writes, at;
 
@@ -174,6 +179,7 @@ static void end_round(struct dra_publisher *publisher)
 {
 	publisher->step = STEP_IDLE;
 	publisher->delay = 0;
+	publisher->noted &= publisher->lacks;
 	publisher->published = !publisher->again;
 	publisher->written_at = publisher->reread ? 0 : publisher->writing_at;
 	if (publisher->n_writes > 0)
@@ -272,9 +278,10 @@ static bool learn_lacks(struct dra_publisher *publisher, unsigned found, const c
 		rebuild(publisher, publisher->resources, publisher->held, before | found) < 0)
 		return false;
 	for (size_t i = 0; i < _LACK_MAX; i++)
-		if (found & 1U << i)
+		if (found & ~publisher->noted & 1U << i)
 			log_notice("the API server does not support %s%s%s", slice_lack_text(i),
 				i == LACK_OTHER ? ": " : "", i == LACK_OTHER ? other : "");
+	publisher->noted |= found;
 	return true;
 }
 
@@ -300,12 +307,22 @@ static int take_written(struct dra_publisher *publisher, const json_t *sent, jso
 	return r < 0 ? -ENOMEM : 0;
 }
 
+/* The first write with a field of which it is not known whether the server drops it, or NULL. */
+static const struct write *find_untried(const struct dra_publisher *publisher)
+{
+	for (size_t i = publisher->at; i < publisher->n_writes; i++)
+		if (publisher->writes[i].uses & ~publisher->tried)
+			return &publisher->writes[i];
+	return NULL;
+}
+
 /* A server that drops taints must not store that bad devices are good, not even for a moment: a
- * waiting pod could get one. So a field that may be dropped is first sent in a dry run. */
+ * waiting pod could get one. So a field that may be dropped is first sent in a dry run, before
+ * anything is written. */
 static void on_tried(const struct dra_answer *answer, void *userdata)
 {
 	struct dra_publisher *publisher = userdata;
-	const struct write *write = &publisher->writes[publisher->at];
+	const struct write *write = find_untried(publisher);
 	char other[SLICE_FIELD_MAX] = "";
 	unsigned lacks = 0;
 
@@ -322,7 +339,8 @@ static void on_tried(const struct dra_answer *answer, void *userdata)
 		return;
 	}
 	/* A cluster may refuse dry runs: then the answer to the write shows it. */
-	publisher->tried |= slice_lacks_used(write->object);
+	publisher->blind |= answer->failure != NULL;
+	publisher->tried |= write->uses;
 	next_write(publisher);
 }
 
@@ -364,16 +382,19 @@ static void on_written(const struct dra_answer *answer, void *userdata)
 
 static void next_write(struct dra_publisher *publisher)
 {
-	const struct write *write;
+	const struct write *write = find_untried(publisher);
+	bool dry = write;
 	char path[400];
-	bool dry;
 
 	if (publisher->at == publisher->n_writes) {
 		end_round(publisher);
 		return;
 	}
-	write = &publisher->writes[publisher->at];
-	dry = write->object && slice_lacks_used(write->object) & ~publisher->tried;
+	if (!dry) {
+		write = &publisher->writes[publisher->at];
+		publisher->generation = publisher->writing;
+		publisher->highest = MAX_OF(publisher->highest, publisher->writing);
+	}
 	(void)snprintf(path, sizeof(path), SLICES_PATH "%s%s%s", write->name ? "/" : "",
 		write->name ?: "", dry ? "?dryRun=All" : "");
 	ask(publisher, write->method, path, write->object, dry ? on_tried : on_written);
@@ -385,6 +406,8 @@ static int add_write(
 {
 	struct write write = { .method = method, .object = object };
 
+	if (object)
+		write.uses = slice_lacks_used(object);
 	write.name = name ? strdup(name) : NULL;
 	if ((name && !write.name) ||
 		array_reserve((void **)&publisher->writes, publisher->n_writes, sizeof(write)) <
@@ -529,8 +552,7 @@ static int make_writes(struct dra_publisher *publisher)
 	if (comparison.missing > 0 || comparison.different > 1 ||
 		kept < json_object_size(publisher->stored))
 		pool.generation = publisher->highest + 1;
-	publisher->generation = pool.generation;
-	publisher->highest = MAX_OF(publisher->highest, pool.generation);
+	publisher->writing = pool.generation;
 	r = compare_all(publisher, &pool, false, &comparison);
 	json_decref(comparison.taken);
 	return r;
@@ -650,7 +672,8 @@ static unsigned lacks_of_release(const char *release)
 	return lacks;
 }
 
-/* Another release may have what the former one lacked. */
+/* Another release may have what the former one lacked, and a feature may have been switched on or
+ * off. Without dry runs, finding out would store bad devices as good ones. */
 static void on_release(const struct dra_answer *answer, void *userdata)
 {
 	struct dra_publisher *publisher = userdata;
@@ -666,9 +689,12 @@ static void on_release(const struct dra_answer *answer, void *userdata)
 	before = TAKE_PTR(publisher->release);
 	publisher->release = strdup(release);
 	if (before && !streq(before, release)) {
-		publisher->tried = 0;
+		publisher->blind = false;
 		lacks = 0;
+	} else if (!publisher->blind) {
+		lacks &= 1U << LACK_OTHER;
 	}
+	publisher->tried = 0;
 	lacks |= lacks_of_release(release);
 	if (lacks != publisher->lacks &&
 		rebuild(publisher, publisher->resources, publisher->held, lacks) < 0)
@@ -679,10 +705,6 @@ static void on_release(const struct dra_answer *answer, void *userdata)
 
 static void read_release(struct dra_publisher *publisher)
 {
-	if (publisher->release && !reported_lacks(publisher)) {
-		read_list(publisher, "");
-		return;
-	}
 	publisher->step = STEP_RELEASE;
 	ask(publisher, "GET", "/version", NULL, on_release);
 }

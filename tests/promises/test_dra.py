@@ -229,6 +229,57 @@ class Dra(DraTest):
                          {name: [f"{DRIVER}/cordoned"] for name in names})
         until(lambda: self.dra()["lacks"] == [], "the taints to be supported")
 
+    def touch_slices(self):
+        """Has the slices read again."""
+        for name, slice_ in list(self.api.slices.items()):
+            self.api.change("MODIFIED", name, slice_)
+
+    def count_requests(self, words):
+        with self.api.lock:
+            return sum(words in path for _, path, _ in self.api.requests)
+
+    def test_features_that_are_switched(self):
+        """On or off, by the same release."""
+        self.serve_api(release="1.35")
+        serve, stored = self.api.serve, []
+
+        def watch(user, request):
+            answer = serve(user, request)
+            if request.method in ("POST", "PUT") and "dryRun" not in request.path:
+                stored.extend(device["attributes"]["id"]["string"] for device in answer.body["spec"]["devices"]
+                              if "taints" not in device)
+            return answer
+
+        self.api.serve = watch
+        self.begin(self.resource("gpu"))
+        self.await_pool(lambda pool: len(pool) == 3)
+        stored.clear()
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-1").returncode, 0)
+        self.await_pool(lambda pool: len(pool) == 2)
+        until(lambda: self.dra()["lacks"], "what is lacking")
+        for _ in range(2):
+            # Nothing is written to find out.
+            writes, tests = len(self.api.writes()), self.count_requests("dryRun")
+            self.touch_slices()
+            until(lambda: self.count_requests("dryRun") > tests and self.dra()["lacks"], "another test of the server")
+            self.assertEqual(len(self.api.writes()), writes)
+            self.api.kubernetes = Release("1.35", {"DRADeviceTaints": True})
+            self.touch_slices()
+            self.await_pool(lambda pool: len(pool) == 3)
+            until(lambda: not self.dra()["lacks"], "nothing to be lacking")
+            self.assertNotIn("gpu-1", stored)
+            self.assertEqual(self.ctl("uncordon", "vendor.example/gpu/gpu-1").returncode, 0)
+            self.await_pool(lambda pool: not any("taints" in device for device in pool.values()))
+            reads = self.count_requests("/version")
+            self.api.kubernetes = Release("1.35")
+            self.touch_slices()
+            until(lambda: self.count_requests("/version") > reads, "the release to be read")
+            stored.clear()
+            self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-1").returncode, 0)
+            self.await_pool(lambda pool: len(pool) == 2)
+            until(lambda: self.dra()["lacks"], "what is lacking")
+        self.assertNotIn("gpu-1", stored)
+
     def test_bad_device_is_never_stored(self):
         """A server that drops taints never stores a cordoned device, not even for a moment: neither when devplugd starts nor
         after a server of another release."""

@@ -37,7 +37,7 @@
  * count. */
 #define GENERATION_MAX (INT64_MAX / 2)
 /* What devplugd may not use of a server, also if no slice would. */
-#define BY_RELEASE (1U << LACK_COUNTERS | 1U << LACK_SHARED_COUNTERS)
+#define BY_RELEASE (1U << LACK_COUNTERS | 1U << LACK_SHARED_COUNTERS | 1U << LACK_MANY_TAINTS)
 
 enum step { STEP_IDLE, STEP_NODE, STEP_RELEASE, STEP_LIST, STEP_WRITE };
 
@@ -662,7 +662,8 @@ static unsigned lacks_of_release(const char *release)
 	static const struct {
 		enum slice_lack lack;
 		unsigned since; /* 1.N */
-	} rows[] = { { LACK_COUNTERS, 35 }, { LACK_SHARED_COUNTERS, 37 } };
+	} rows[] = { { LACK_COUNTERS, 35 }, { LACK_MANY_TAINTS, 35 },
+		{ LACK_SHARED_COUNTERS, 37 } };
 	unsigned major = 0, minor = 0, lacks = 0;
 
 	(void)sscanf(release, "v%u.%u", &major, &minor);

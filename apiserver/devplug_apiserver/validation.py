@@ -20,7 +20,7 @@ DEVICES_MAX, DEVICES_MAX_WITH_FEATURES = 128, 64
 ATTRIBUTES_MAX = 32  # of a device, with its capacities
 ATTRIBUTE_VALUES_MAX = 48  # of a device, where lists count by their elements
 TEXT_MAX = 64
-TAINTS_MAX = 16
+TAINTS_MAX, TAINTS_MAX_1_34 = 16, 4
 COUNTER_SETS_MAX, COUNTERS_MAX, CONSUMED_SETS_MAX, CONSUMED_COUNTERS_MAX = 8, 32, 2, 2048
 POLICY_VALUES_MAX = 10
 BINDING_CONDITIONS_MAX = 4
@@ -186,7 +186,7 @@ def check_device(path, device, release):
         raise invalid(path, f"Too many: {values}: must have at most {ATTRIBUTE_VALUES_MAX} values of attributes and capacities")
     for name in capacities:
         check_capacity(f"{path}.capacity[{name}]", device, name, release)
-    at_most(path + ".taints", device.get("taints", []), TAINTS_MAX)
+    at_most(path + ".taints", device.get("taints", []), TAINTS_MAX if release.at_least("1.35") else TAINTS_MAX_1_34)
     for i, taint in enumerate(device.get("taints", [])):
         check_taint(f"{path}.taints[{i}]", taint, release)
     check_conditions(path, device)

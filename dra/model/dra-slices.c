@@ -187,6 +187,11 @@ static json_t *make_device(const struct building *building, const char *name, co
 	json_t *made = json_pack("{s:s, s:O, s:O*, s:O*}", "name", name, "attributes", attributes,
 		"capacity", capacity, "taints", tainted ? taints : NULL);
 
+	while (lacks & 1U << LACK_MANY_TAINTS && tainted &&
+		json_array_size(taints) > DRA_TAINTS_FEW_MAX) {
+		(void)json_array_remove(taints, DRA_TAINTS_FEW_MAX);
+		building->inventory->missed |= 1U << LACK_MANY_TAINTS;
+	}
 	if (!taints || !made ||
 		(use == SLICE_SHARE && !(lacks & 1U << LACK_AMOUNTS) &&
 			json_object_set_new(made, "allowMultipleAllocations", json_true()) < 0)) {
@@ -544,7 +549,7 @@ int dra_inventory_build(const json_t *resources, const struct dra_inventory_opti
 		r = -ENOMEM;
 	if (r >= 0)
 		r = add_parts(&building);
-	inventory.missed = building.counters.missed;
+	inventory.missed |= building.counters.missed;
 	dra_counters_done(&building.counters);
 	json_decref(building.parts);
 	json_decref(building.wholes);

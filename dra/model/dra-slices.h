@@ -33,7 +33,8 @@ struct dra_inventory {
 	json_t *bound;   /* names of devices that are in their slice only while a claim holds them,
 			  * or for which another device waits until no claim holds them */
 	size_t left_out; /* devices that are not in their slice */
-	unsigned missed; /* bits of enum slice_lack for which they are left out, of counters */
+	unsigned missed; /* bits of enum slice_lack for which they, or taints, are left out, of
+			  * those that only the release shows and of counters */
 };
 
 struct dra_inventory_options {

@@ -37,6 +37,9 @@ static const struct {
 		"counters of devices that are shared by amount (Kubernetes 1.37): of the devices "
 		"that share hardware with them (overlap = \"exclusive\"), only those of the first "
 		"resource are in the ResourceSlices" },
+	[LACK_MANY_TAINTS] = { { NULL }, NULL,
+		"more than 4 taints of a device (Kubernetes 1.35): the most important ones are in "
+		"the ResourceSlices" },
 	[LACK_OTHER] = { { NULL }, NULL,
 		"a field that devplugd publishes: the log has its name; devices are published "
 		"without it" },

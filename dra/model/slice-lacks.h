@@ -20,6 +20,7 @@ enum slice_lack {
 	LACK_SHARED_COUNTERS, /* counters of devices that claims share by amount: before 1.37, the
 			       * scheduler allocates exclusive parts twice
 			       * (kubernetes/kubernetes#139040). Only the release shows it */
+	LACK_MANY_TAINTS,     /* more than DRA_TAINTS_FEW_MAX. Only the release shows it */
 	LACK_OTHER,           /* a field that is not in the table */
 	_LACK_MAX,
 };

@@ -9,11 +9,12 @@
 
 #include "common/util.h"
 
-/* k8s.io/api/resource/v1: DeviceTaintsMaxLength. */
-#define DRA_TAINTS_MAX 16
+/* k8s.io/api/resource/v1: DeviceTaintsMaxLength, and that of Kubernetes before 1.35. */
+#define DRA_TAINTS_MAX     16
+#define DRA_TAINTS_FEW_MAX 4
 
-/* The taints of a reported device for a server that lacks `lacks` (enum slice_lack), a new
- * reference; empty: it needs none; NULL: no memory. */
+/* The taints of a reported device for a server that lacks `lacks` (enum slice_lack), at most
+ * DRA_TAINTS_MAX, a new reference; empty: it needs none; NULL: no memory. */
 json_t *slice_taints(const json_t *device, const char *driver, unsigned lacks);
 
 /* Copies the devices, and marks those that are members of `evicting`, an object or NULL: their

@@ -234,6 +234,18 @@ class Dra(DraTest):
         for name, slice_ in list(self.api.slices.items()):
             self.api.change("MODIFIED", name, slice_)
 
+    def test_taints_before_1_35(self):
+        """There, a device has at most 4."""
+        health = self.node.path("health")
+        self.serve_api(release="1.34", features={"DRADeviceTaints": True})
+        with open(health, "w") as file:
+            file.write("bad")
+        probes = ", ".join(f'{{ probe = "file"; path = "{health}"; healthy = "ok"; reason = "r{i}"; }}' for i in range(5))
+        self.begin(self.resource("gpu", f"health = ( {probes} );", count=1))
+        pool = self.await_pool(lambda pool: len(pool) == 1)
+        self.assertEqual([len(device["taints"]) for device in pool.values()], [4])
+        until(lambda: any("more than 4 taints" in text for text in self.dra()["lacks"]), "what is lacking")
+
     def count_requests(self, words):
         with self.api.lock:
             return sum(words in path for _, path, _ in self.api.requests)

@@ -30,6 +30,8 @@ static json_t *parse(const char *text)
 }
 
 static const struct dra_inventory_options all = { .driver = DRIVER };
+static const struct dra_inventory_options few = { .driver = DRIVER,
+	.lacks = 1U << LACK_MANY_TAINTS };
 
 static void check_label(const char *name)
 {
@@ -411,6 +413,14 @@ static void test_many_taints(void **state)
 		assert_string_equal(json_string_value(json_object_get(taint, "effect")),
 			i < 11 ? "NoSchedule" : "None");
 	}
+	assert_int_equal(inventory.missed, 0);
+	dra_inventory_done(&inventory);
+	/* Before Kubernetes 1.35. */
+	assert_int_equal(dra_inventory_build(resources, &few, &inventory), 0);
+	taints = json_object_get(json_array_get(json_array_get(inventory.slices, 0), 0), "taints");
+	assert_int_equal(json_array_size(taints), DRA_TAINTS_FEW_MAX);
+	assert_string_equal(text_of(json_array_get(taints, 0), "key"), DRIVER "/cordoned");
+	assert_int_equal(inventory.missed, 1U << LACK_MANY_TAINTS);
 	dra_inventory_done(&inventory);
 }
 

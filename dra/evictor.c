@@ -12,11 +12,11 @@
 #include "common/sealed.h"
 #include "dra/model/dra-names.h"
 
-#define TRY_MIN     (1 * USEC_PER_SEC)
-#define TRY_MAX     (60 * USEC_PER_SEC)
-#define LOOK_AGAIN  (10 * USEC_PER_SEC) /* at a pod that is ending */
-#define SEND_RETRY  (100 * USEC_PER_MSEC)
-#define TARGETS_MAX 4096
+#define TRY_MIN         (1 * USEC_PER_SEC)
+#define TRY_MAX_SECONDS 60ULL
+#define LOOK_AGAIN      (10 * USEC_PER_SEC) /* at a pod that is ending */
+#define SEND_RETRY      (100 * USEC_PER_MSEC)
+#define TARGETS_MAX     4096
 
 #define NODE_PATH     "/api/v1/nodes/%s"
 #define POD_PATH      "/api/v1/namespaces/%s/pods/%s"
@@ -25,13 +25,14 @@
 /* One pod that has one device. */
 struct target {
 	char *key;
-	json_t *order, *uids;           /* uids: NULL: not ordered any more */
+	json_t *order, *uids;
+	bool ordered;                   /* in this round, or the claim could not be read */
 	json_t *claim;                  /* by which it has the device; NULL: by a device plugin */
 	uint64_t ordered_at;            /* CLOCK_MONOTONIC: since when the order is as it is */
 	char uid[DRA_CLAIM_ID_MAX + 1]; /* of the pod; "": not known yet */
 	enum eviction_result state;
 	char text[CONTROL_TEXT_MAX];
-	unsigned tries;
+	uint64_t delay;      /* of the last retry; 0: none */
 	uint64_t not_before; /* CLOCK_MONOTONIC */
 };
 
@@ -111,6 +112,7 @@ static int order_target(
 	json_decref(target->claim);
 	target->order = json_incref(order);
 	target->uids = json_incref(given);
+	target->ordered = true;
 	target->claim = claim ? json_incref(claim) : NULL;
 	return 0;
 }
@@ -142,14 +144,14 @@ static void set_state(struct evictor *evictor, struct target *target, enum evict
 		evictor->options.userdata);
 }
 
-/* Tries again after twice the time, and not before `wanted` microseconds. */
+/* Tries again after twice the time, and not before `wanted` seconds. */
 static void set_refused(
 	struct evictor *evictor, struct target *target, const char *text, uint64_t wanted)
 {
-	uint64_t pause = MAX_OF(TRY_MIN << MIN_OF(target->tries, 6U), wanted);
+	const struct dra_answer answer = { .retry_after = MIN_OF(wanted, TRY_MAX_SECONDS) };
 
-	target->tries++;
-	set_state(evictor, target, EVICTION_RESULT_REFUSED, text, MIN_OF(pause, TRY_MAX));
+	set_state(evictor, target, EVICTION_RESULT_REFUSED, text,
+		dra_api_retry_delay(&target->delay, &answer));
 }
 
 /* --- results --- */
@@ -200,7 +202,7 @@ static void drop_unordered(struct evictor *evictor)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < evictor->n_targets; i++)
-		if (evictor->targets[i]->uids)
+		if (evictor->targets[i]->ordered)
 			evictor->targets[kept++] = evictor->targets[i];
 		else
 			(void)target_free(evictor->targets[i]);
@@ -241,10 +243,8 @@ static int begin_round(struct evictor *evictor)
 	json_decref(evictor->node);
 	evictor->node = NULL;
 	*evictor->node_failure = '\0';
-	for (i = 0; i < evictor->n_targets; i++) {
-		json_decref(evictor->targets[i]->uids);
-		evictor->targets[i]->uids = NULL;
-	}
+	for (i = 0; i < evictor->n_targets; i++)
+		evictor->targets[i]->ordered = false;
 	json_array_foreach(evictor->orders, i, order)
 	{
 		if (r >= 0)
@@ -286,7 +286,7 @@ static void on_evicted(const struct dra_answer *answer, void *userdata)
 		answer->code, answer->body, answer->failure, force, text, sizeof(text));
 
 	if (result == EVICTION_RESULT_REFUSED)
-		set_refused(evictor, target, text, answer->retry_after * USEC_PER_SEC);
+		set_refused(evictor, target, text, answer->retry_after);
 	else
 		set_state(evictor, target, result, text, LOOK_AGAIN);
 	evictor->at_target++;
@@ -361,11 +361,11 @@ static bool judge(struct evictor *evictor, struct target *target, const json_t *
 		return false;
 	}
 	if (strlen(uid) > DRA_CLAIM_ID_MAX) {
-		set_refused(evictor, target, "its uid is invalid", TRY_MAX);
+		set_refused(evictor, target, "its uid is invalid", TRY_MAX_SECONDS);
 		return false;
 	}
 	if (!streq(target->uid, uid))
-		target->tries = 0;
+		target->delay = 0;
 	(void)snprintf(target->uid, sizeof(target->uid), "%s", uid);
 	if (is_shown(evictor, target, text)) {
 		set_state(evictor, target, EVICTION_RESULT_WAITING, text, 2 * TRY_MIN);
@@ -395,7 +395,7 @@ static void on_pod(const struct dra_answer *answer, void *userdata)
 			LOOK_AGAIN);
 	else if (answer->failure) {
 		(void)snprintf(text, sizeof(text), "the pod cannot be read: %s", answer->failure);
-		set_refused(evictor, target, text, answer->retry_after * USEC_PER_SEC);
+		set_refused(evictor, target, text, answer->retry_after);
 	}
 	evictor->at_target++;
 	go_on(evictor);
@@ -430,28 +430,34 @@ static int take_claim(struct evictor *evictor, const json_t *found)
 	return r;
 }
 
+/* Its pods of before stay. */
+static void keep_pods(struct evictor *evictor, const struct dra_answer *answer)
+{
+	const json_t *claim = current_claim(evictor);
+	char text[CONTROL_TEXT_MAX];
+
+	(void)snprintf(text, sizeof(text), "the claim %.253s cannot be read: %s",
+		text_of(claim, "name"), answer->failure);
+	for (size_t i = 0; i < evictor->n_targets; i++) {
+		struct target *target = evictor->targets[i];
+
+		if (target->ordered || !target->claim ||
+			!streq(text_of(target->claim, "uid"), text_of(claim, "uid")))
+			continue;
+		target->ordered = true;
+		if (!is_ending(target) && target->state != EVICTION_RESULT_ENDED)
+			set_refused(evictor, target, text, answer->retry_after);
+	}
+}
+
 static void on_claim(const struct dra_answer *answer, void *userdata)
 {
 	struct evictor *evictor = userdata;
-	json_t *claim = current_claim(evictor);
-	char text[CONTROL_TEXT_MAX];
 
 	if (!answer->failure)
 		(void)take_claim(evictor, answer->body);
-	else if (answer->code != 404) {
-		/* Its pods of before stay. */
-		(void)snprintf(text, sizeof(text), "the claim %.253s cannot be read: %s",
-			text_of(claim, "name"), answer->failure);
-		for (size_t i = 0; i < evictor->n_targets; i++) {
-			struct target *target = evictor->targets[i];
-
-			if (target->uids || !target->claim ||
-				!streq(text_of(target->claim, "uid"), text_of(claim, "uid")))
-				continue;
-			(void)order_target(evictor, claim, name_of(target), json_array(), claim);
-			set_refused(evictor, target, text, answer->retry_after * USEC_PER_SEC);
-		}
-	}
+	else if (answer->code != 404)
+		keep_pods(evictor, answer);
 	evictor->at_claim++;
 	go_on(evictor);
 }
@@ -470,7 +476,7 @@ static void on_node(const struct dra_answer *answer, void *userdata)
 
 static bool is_due(const struct target *target)
 {
-	return target->uids && target->not_before <= now_usec(CLOCK_MONOTONIC);
+	return target->ordered && target->not_before <= now_usec(CLOCK_MONOTONIC);
 }
 
 static bool needs_node(const struct evictor *evictor)

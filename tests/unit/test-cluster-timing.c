@@ -379,16 +379,89 @@ static void test_evictions(void **state)
 	assert_non_null(orders);
 	assert_int_equal(evictor_take(evictor, orders), 0);
 	expect_request(USEC_PER_SEC, "GET", NODE);
-	/* Within a minute, also if the API server asks for a longer pause. */
-	expect_retries(ask_eviction, 60 * USEC_PER_SEC + TICK);
+	/* Also if the API server asks for a longer pause. */
+	expect_retries(ask_eviction, RETRY_LIMIT);
 	ask_eviction();
 	refuse(429, 3600);
-	assert_in_range(
-		time_to_request(3600 * USEC_PER_SEC), 59 * USEC_PER_SEC, 60 * USEC_PER_SEC + TICK);
+	assert_in_range(time_to_request(3600 * USEC_PER_SEC), 60 * USEC_PER_SEC, RETRY_LIMIT);
 	ask_eviction();
 	assert_int_equal(n_evicted, 0);
 	succeed("{}");
 	assert_int_equal(n_evicted, 1);
+}
+
+#define CLAIM "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
+
+static void give_pod(bool ending)
+{
+	succeed("{s:{s:s, s:[{s:s, s:b}], s:s*}, s:{s:s}, s:{s:s, s:{s:s}}}", "metadata", "uid",
+		"u", "ownerReferences", "kind", "ReplicaSet", "controller", 1, "deletionTimestamp",
+		ending ? "2026-01-01T00:00:00Z" : NULL, "spec", "nodeName", "n", "status", "phase",
+		"Running", "extendedResourceClaimStatus", "resourceClaimName", "c");
+}
+
+static void give_claim(void)
+{
+	succeed("{s:{s:s}, s:{s:[{s:s, s:s, s:s}]}}", "metadata", "uid", "cu", "status",
+		"reservedFor", "resource", "pods", "name", "p", "uid", "u");
+}
+
+static void on_claimed_pod(const struct evictor_pod *pod, void *userdata)
+{
+	enum eviction_result *result = userdata;
+
+	*result = pod->result;
+}
+
+/* An evicted pod stays so while its claim cannot be read. */
+static void test_claim_that_cannot_be_read(void **state)
+{
+	json_auto_t *orders = json_pack("{s:[], s:[{s:s, s:s, s:s, s:b, s:b, s:s, s:s, s:s, s:s}], "
+					"s:{}}",
+		"pods", "claims", "resource", "v.e/gpu", "device", "gpu-0", "reason", "broken",
+		"bare", 0, "force", 0, "namespace", "default", "name", "c", "uid", "cu", "driver",
+		"d.example", "taints");
+	_cleanup_(evictor_freep) struct evictor *evictor = NULL;
+	enum eviction_result result = _EVICTION_RESULT_MAX;
+
+	assert_int_equal(evictor_new(&(const struct evictor_options){ .event = event,
+					     .node = "n",
+					     .has_published = has_published,
+					     .on_pod = on_claimed_pod,
+					     .userdata = &result },
+				 &evictor),
+		0);
+	assert_non_null(orders);
+	assert_int_equal(evictor_take(evictor, orders), 0);
+	/* Before the eviction, it is reported, and the pod is tried again. */
+	expect_request(USEC_PER_SEC, "GET", CLAIM);
+	give_claim();
+	expect_request(0, "GET", POD);
+	refuse(500, 0);
+	assert_int_equal(result, EVICTION_RESULT_REFUSED);
+	expect_request(RETRY_LIMIT, "GET", CLAIM);
+	refuse(500, 0);
+	expect_request(RETRY_LIMIT, "GET", CLAIM);
+	refuse(500, 0);
+	assert_int_equal(result, EVICTION_RESULT_REFUSED);
+	while (result == EVICTION_RESULT_REFUSED) {
+		expect_request(RETRY_LIMIT, "GET", CLAIM);
+		give_claim();
+		if (!request.on_answer)
+			continue;
+		assert_string_equal(request.path, POD);
+		give_pod(false);
+		assert_string_equal(request.path, POD "/eviction");
+		succeed("{}");
+	}
+	assert_int_equal(result, EVICTION_RESULT_EVICTED);
+	for (unsigned i = 0; i < 5; i++) {
+		expect_request(RETRY_LIMIT, "GET", CLAIM);
+		refuse(500, 0);
+		if (request.on_answer)
+			give_pod(true);
+		assert_int_equal(result, EVICTION_RESULT_EVICTED);
+	}
 }
 
 /* --- Events --- */
@@ -449,6 +522,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_conditions, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_labels, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_evictions, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_claim_that_cannot_be_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_events, setup, teardown),
 	};
 

@@ -552,10 +552,12 @@ void dra_calls_cancel(struct dra_calls *calls, const struct rpc_call *rpc)
 
 	while (call && call->call != rpc)
 		call = call->next;
-	/* What a kubelet unprepares is unprepared, also if it does not wait for that. */
-	if (!call || !call->prepare)
+	if (!call)
 		return;
 	call->cancelled = true;
+	/* What a kubelet unprepares is unprepared, also if it does not wait for that. */
+	if (!call->prepare)
+		return;
 	end_call(calls, call, false, "the call was cancelled");
 	go_on(calls);
 }

@@ -69,18 +69,23 @@ static int setup_all(void **state)
 	return 0;
 }
 
-static void begin_call(void)
+static void begin_call_of(bool prepare)
 {
 	outcome = (struct dra_outcome){ 0 };
 	call = (struct dra_call){
 		.call = RPC,
-		.prepare = true,
+		.prepare = prepare,
 		.until = now_usec(CLOCK_MONOTONIC) + TIME,
 		.claims = claims,
 		.n_claims = 1,
 		.outcomes = &outcome,
 	};
 	dra_calls_add(calls, &call);
+}
+
+static void begin_call(void)
+{
+	begin_call_of(true);
 }
 
 /* How many messages of the type devplugd has received. */
@@ -184,6 +189,25 @@ static void test_counts_of_a_cancelled_call(void **state)
 	assert_int_equal(receive(CLUSTER_HAPPENED), 0);
 }
 
+/* It goes on, and its kubelet calls again. */
+static void test_counts_of_a_cancelled_unprepare(void **state)
+{
+	static const uint32_t types[] = { CLUSTER_REFUSED, CLUSTER_HAPPENED };
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(types); i++) {
+		bool cancelled = i % 2;
+
+		begin_call_of(false);
+		assert_int_equal(receive(CLUSTER_UNPREPARE), 1);
+		if (cancelled)
+			dra_calls_cancel(calls, RPC);
+		assert_int_equal(n_answers, i);
+		answer(CLUSTER_NEVER, "the device is not clean");
+		assert_int_equal(n_answers, i + 1);
+		assert_int_equal(receive(types[i / 2]), !cancelled);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +216,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_preparation_that_goes_on, teardown),
 		cmocka_unit_test_teardown(test_claim_that_waits, teardown),
 		cmocka_unit_test_teardown(test_counts_of_a_cancelled_call, teardown),
+		cmocka_unit_test_teardown(test_counts_of_a_cancelled_unprepare, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, setup_all, NULL);

@@ -85,7 +85,7 @@ static int take_devices(struct resource *resource, const json_t *document)
 	const json_t *devices = json_object_get(document, "devices");
 	size_t count = json_array_size(devices);
 
-	resource->left_out = json_is_null(document);
+	resource->left_out = !document || json_is_null(document);
 	resource->expect = json_object_get(document, "expect");
 	resource->measurements = json_object_get(document, "measurements");
 	resource->units = calloc(count + 1, sizeof(*resource->units));

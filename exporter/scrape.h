@@ -24,7 +24,7 @@ struct unit {
 struct resource {
 	const json_t *object; /* the supervisor's: its state, and its counters by name */
 	const char *name, *driver, *serve;
-	bool left_out;
+	bool left_out; /* its devices are not known: its process is away, or they are too many */
 
 	struct unit *units;
 	size_t n_units;

@@ -113,6 +113,22 @@ static void test_findings(void **state)
 	exposition_done(&out);
 }
 
+/* A resource whose process is away has an unknown number of devices, and not none. */
+static void test_no_process(void **state)
+{
+	json_auto_t *documents = json_object();
+	_cleanup_(scrape_freep) struct scrape *scrape = read_documents(documents, NULL);
+	const struct families_options options = { 0 };
+	struct exposition out = { 0 };
+
+	assert_int_equal(families_write(scrape, &options, &out), 0);
+	assert_int_equal(
+		count_of(out.text, out.size, "devplugd_resource_state{resource=\"a/x\""), 6);
+	assert_int_equal(count_of(out.text, out.size, "devplugd_resource_devices{resource=\"a/x\""), 0);
+	assert_int_equal(count_of(out.text, out.size, "devplugd_resource_units{resource=\"a/x\""), 0);
+	exposition_done(&out);
+}
+
 /* Without the devices of the resource there are metrics of all others. */
 static void test_too_long(void **state)
 {
@@ -327,6 +343,7 @@ int main(void)
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_one_document),
 		cmocka_unit_test(test_findings),
+		cmocka_unit_test(test_no_process),
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_misplaced),

@@ -94,6 +94,9 @@ enum child_type {
 
 #define CHILD_EDIT_ADMIN "admin"
 
+/* Maximum size of the JSON in a CHILD_EDITS. */
+#define EDITS_BYTES_MAX (1U << 20)
+
 /* How many failures CHILD_FAILURES has, and the maximum size of its document. */
 #define FAILURES_MAX       1024
 #define FAILURES_BYTES_MAX (4U << 20)

@@ -20,9 +20,8 @@
 
 #include "common/control-child.h"
 
-/* Maximum size of a question in a CHILD_EDIT, and of an answer. */
+/* Maximum size of a question in a CHILD_EDIT. */
 #define EDITS_QUESTION_MAX (256U << 10)
-#define EDITS_BYTES_MAX    (1U << 20)
 
 struct edits;
 struct plugin;

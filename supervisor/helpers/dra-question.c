@@ -15,9 +15,6 @@
 #include "supervisor/children/child.h"
 #include "supervisor/children/manager.h"
 
-/* As proto/plugin/edits.h. */
-#define EDITS_MAX (1U << 20)
-
 void dra_question_edits_done(struct dra_edits *edits)
 {
 	json_decref(edits->names);
@@ -235,7 +232,7 @@ static int read_answer(const struct child *child, struct control_message *messag
 		return error_set(error, -EIO, "%s", message->text);
 	if (!declaration)
 		return error_set(error, -ENOENT, "the resource is not declared any more");
-	r = sealed_read(message->fds[0], EDITS_MAX, &text, &edits->size);
+	r = sealed_read(message->fds[0], EDITS_BYTES_MAX, &text, &edits->size);
 	if (r < 0)
 		return error_set(
 			error, r, "the answer of the process cannot be read: %s", strerror(-r));

@@ -46,8 +46,9 @@ static void fill_device(struct device_block *block, const char *pool, const char
 		block->health.message = (char *)(uintptr_t)reason;
 }
 
+/* `maximum`: of devices; those that are not healthy come first. */
 static int encode(const json_t *names, const char *node, const char *driver, int64_t now,
-	bool reasons, uint8_t **ret_data, size_t *ret_size)
+	bool reasons, size_t maximum, uint8_t **ret_data, size_t *ret_size)
 {
 	Drahealth__NodeWatchResourcesResponse response =
 		DRAHEALTH__NODE_WATCH_RESOURCES_RESPONSE__INIT;
@@ -60,14 +61,18 @@ static int encode(const json_t *names, const char *node, const char *driver, int
 
 	if (!blocks || !devices || dra_parts_pool(node, driver, &parts) < 0)
 		return -ENOMEM;
-	json_object_foreach((json_t *)(uintptr_t)names, name, device)
-	{
-		struct device_block *block = &blocks[response.n_devices];
+	for (unsigned healthy = 0; healthy < 2; healthy++)
+		json_object_foreach((json_t *)(uintptr_t)names, name, device)
+		{
+			struct device_block *block = &blocks[response.n_devices];
 
-		fill_device(block, json_object_get(device, "part") ? parts : node, name, device,
-			now, reasons);
-		devices[response.n_devices++] = &block->health;
-	}
+			if (json_is_true(json_object_get(device, "healthy")) != healthy ||
+				response.n_devices == maximum)
+				continue;
+			fill_device(block, json_object_get(device, "part") ? parts : node, name,
+				device, now, reasons);
+			devices[response.n_devices++] = &block->health;
+		}
 	response.devices = devices;
 	return message_pack(&response.base, ret_data, ret_size);
 }
@@ -75,20 +80,27 @@ static int encode(const json_t *names, const char *node, const char *driver, int
 int dra_health_encode(const json_t *names, const char *node, const char *driver, int64_t now,
 	uint8_t **ret_data, size_t *ret_size)
 {
-	uint8_t *data;
-	size_t size;
+	size_t maximum = json_object_size(names);
+	bool reasons = true;
 	int r;
 
-	r = encode(names, node, driver, now, true, &data, &size);
-	if (r < 0)
-		return r;
-	if (size > KUBELET_MESSAGE_MAX) {
+	for (;;) {
+		uint8_t *data;
+		size_t size;
+
+		r = encode(names, node, driver, now, reasons, maximum, &data, &size);
+		if (r < 0)
+			return r;
+		if (size <= KUBELET_MESSAGE_MAX) {
+			*ret_data = data;
+			*ret_size = size;
+			return 0;
+		}
 		free(data);
-		return encode(names, node, driver, now, false, ret_data, ret_size);
+		if (!reasons)
+			maximum -= maximum / 10 + 1;
+		reasons = false;
 	}
-	*ret_data = data;
-	*ret_size = size;
-	return 0;
 }
 
 static void publish(struct dra_health *health)

@@ -22,8 +22,9 @@ int dra_health_new(sd_event *event, struct rpc_server *server, const char *node,
 /* The current devices by name, see struct dra_inventory; they do not change any more. */
 void dra_health_set(struct dra_health *health, json_t *names);
 
-/* Makes the message. Omits the reasons if it would be larger than the kubelet accepts. `now`:
- * seconds since the epoch. Returns 0 or -ENOMEM. */
+/* Makes the message. If it would be larger than the kubelet accepts, omits the reasons, and if it
+ * is still too large, healthy devices, which the kubelet shows as unknown. `now`: seconds since the
+ * epoch. Returns 0 or -ENOMEM. */
 int dra_health_encode(const json_t *names, const char *node, const char *driver, int64_t now,
 	uint8_t **ret_data, size_t *ret_size);
 

@@ -44,9 +44,9 @@ enum step { STEP_IDLE, STEP_NODE, STEP_RELEASE, STEP_LIST, STEP_WRITE };
 /* A pending write. */
 struct write {
 	const char *method;
-	json_t *object; /* NULL: DELETE */
-	char *name;     /* NULL: POST */
-	unsigned uses;  /* see slice_lacks_used() */
+	char *name;    /* NULL: POST */
+	size_t number; /* of the slice, except for DELETE */
+	unsigned uses; /* see slice_lacks_used() */
 };
 
 struct dra_publisher {
@@ -80,6 +80,8 @@ struct dra_publisher {
 	char *version; /* resourceVersion of the list */
 	json_int_t generation, highest;
 	json_int_t writing; /* the generation of the writes */
+	json_t *slices;     /* from which their objects are made, see struct dra_inventory */
+	json_t *object;     /* of the write that is sent; NULL: DELETE */
 	struct write *writes;
 	size_t n_writes, at;
 
@@ -127,11 +129,12 @@ static void plan_within(sd_event_source *timer, uint64_t delay)
 
 static void forget_writes(struct dra_publisher *publisher)
 {
-	for (size_t i = 0; i < publisher->n_writes; i++) {
-		json_decref(publisher->writes[i].object);
+	for (size_t i = 0; i < publisher->n_writes; i++)
 		free(publisher->writes[i].name);
-	}
 	free(publisher->writes);
+	json_decref(publisher->slices);
+	json_decref(publisher->object);
+	publisher->slices = publisher->object = NULL;
 	publisher->writes = NULL;
 	publisher->n_writes = publisher->at = 0;
 }
@@ -295,16 +298,62 @@ static void restart_round(struct dra_publisher *publisher)
 	plan(publisher->round_timer, 0);
 }
 
+/* The wanted slice of a write. NULL: no memory. */
+static json_t *make_wanted(const struct dra_publisher *publisher, const struct write *write)
+{
+	const struct dra_inventory inventory = { .slices = publisher->slices };
+	const struct dra_pool pool = {
+		.driver = publisher->driver,
+		.node = publisher->node,
+		.node_uid = publisher->node_uid,
+		.generation = publisher->writing,
+	};
+
+	return dra_slice_object(&pool, &inventory, write->number);
+}
+
+/* Makes the object when it is sent, because those of all writes would take as much memory as the
+ * devices. Returns 0 or -ENOMEM. */
+static int make_object(struct dra_publisher *publisher, const struct write *write)
+{
+	json_auto_t *wanted = NULL;
+
+	json_decref(publisher->object);
+	publisher->object = NULL;
+	if (streq(write->method, "DELETE"))
+		return 0;
+	wanted = make_wanted(publisher, write);
+	if (!wanted)
+		return -ENOMEM;
+	publisher->object = write->name
+		? stored_slice_update(json_object_get(publisher->stored, write->name), wanted)
+		: json_deep_copy(wanted);
+	if (!publisher->object)
+		return -ENOMEM;
+	taint_times_set(publisher->times, publisher->object);
+	return 0;
+}
+
 /* Keeps the server's answer to a write. */
-static int take_written(struct dra_publisher *publisher, const json_t *sent, json_t *stored)
+static int take_written(struct dra_publisher *publisher, json_t *stored)
 {
 	int r = json_object_set(publisher->stored, name_of(stored), stored);
 
 	if (r >= 0)
-		r = stored_slice_settle(publisher->settled, sent, stored);
+		r = stored_slice_settle(publisher->settled, publisher->object, stored);
 	if (r >= 0)
 		r = taint_times_take(publisher->times, stored);
 	return r < 0 ? -ENOMEM : 0;
+}
+
+/* Without it, the answers to all writes would take as much memory as the devices. */
+static void share_devices(
+	const struct dra_publisher *publisher, const struct write *write, json_t *stored)
+{
+	json_auto_t *wanted = make_wanted(publisher, write);
+
+	if (wanted && stored_slice_is(stored, wanted))
+		stored_slice_share(stored, wanted);
 }
 
 /* The first write with a field of which it is not known whether the server drops it, or NULL. */
@@ -327,9 +376,9 @@ static void on_tried(const struct dra_answer *answer, void *userdata)
 	unsigned lacks = 0;
 
 	if (answer->code == 422)
-		lacks = slice_lacks_refused(write->object, answer->body);
+		lacks = slice_lacks_refused(publisher->object, answer->body);
 	else if (!answer->failure)
-		lacks = slice_lacks_dropped(write->object, answer->body, other);
+		lacks = slice_lacks_dropped(publisher->object, answer->body, other);
 	if (learn_lacks(publisher, lacks, other)) {
 		restart_round(publisher);
 		return;
@@ -352,26 +401,28 @@ static void on_written(const struct dra_answer *answer, void *userdata)
 	unsigned lacks = 0;
 
 	/* The object of a deletion does not exist, as wanted. */
-	if (answer->failure && (write->object || answer->code != 404)) {
+	if (answer->failure && (publisher->object || answer->code != 404)) {
 		if (answer->code == 422 &&
-			learn_lacks(
-				publisher, slice_lacks_refused(write->object, answer->body), other))
+			learn_lacks(publisher, slice_lacks_refused(publisher->object, answer->body),
+				other))
 			restart_round(publisher);
 		else
 			fail_round(publisher, answer);
 		return;
 	}
-	if (!write->object)
+	if (!publisher->object)
 		(void)json_object_del(publisher->stored, write->name);
 	else if (!has_valid_name(answer->body)) {
 		fail_round_text(
 			publisher, "the API server stored a ResourceSlice without a valid name");
 		return;
-	} else if (take_written(publisher, write->object, answer->body) < 0) {
+	} else if (take_written(publisher, answer->body) < 0) {
 		fail_round_text(publisher, "out of memory");
 		return;
-	} else
-		lacks = slice_lacks_dropped(write->object, answer->body, other);
+	} else {
+		lacks = slice_lacks_dropped(publisher->object, answer->body, other);
+		share_devices(publisher, write, answer->body);
+	}
 	if (learn_lacks(publisher, lacks, other)) {
 		restart_round(publisher);
 		return;
@@ -395,24 +446,24 @@ static void next_write(struct dra_publisher *publisher)
 		publisher->generation = publisher->writing;
 		publisher->highest = MAX_OF(publisher->highest, publisher->writing);
 	}
+	if (make_object(publisher, write) < 0) {
+		fail_round_text(publisher, "out of memory");
+		return;
+	}
 	(void)snprintf(path, sizeof(path), SLICES_PATH "%s%s%s", write->name ? "/" : "",
 		write->name ?: "", dry ? "?dryRun=All" : "");
-	ask(publisher, write->method, path, write->object, dry ? on_tried : on_written);
+	ask(publisher, write->method, path, publisher->object, dry ? on_tried : on_written);
 }
 
-/* Takes the object, which is NULL for a deletion. */
-static int add_write(
-	struct dra_publisher *publisher, const char *method, json_t *object, const char *name)
+static int add_write(struct dra_publisher *publisher, const char *method, const char *name,
+	size_t number, unsigned uses)
 {
-	struct write write = { .method = method, .object = object };
+	struct write write = { .method = method, .number = number, .uses = uses };
 
-	if (object)
-		write.uses = slice_lacks_used(object);
 	write.name = name ? strdup(name) : NULL;
 	if ((name && !write.name) ||
 		array_reserve((void **)&publisher->writes, publisher->n_writes, sizeof(write)) <
 			0) {
-		json_decref(object);
 		free(write.name);
 		return -ENOMEM;
 	}
@@ -458,7 +509,6 @@ static int compare_slice(struct dra_publisher *publisher, const struct dra_pool 
 {
 	json_auto_t *wanted = dra_slice_object(pool, &publisher->inventory, number);
 	json_t *stored = find_stored(publisher, number, wanted, comparison->taken);
-	json_t *object;
 
 	if (!wanted)
 		return -ENOMEM;
@@ -474,12 +524,8 @@ static int compare_slice(struct dra_publisher *publisher, const struct dra_pool 
 	comparison->missing += stored == NULL;
 	if (count)
 		return 0;
-	object = stored ? stored_slice_update(stored, wanted) : json_deep_copy(wanted);
-	if (!object)
-		return -ENOMEM;
-	taint_times_set(publisher->times, object);
-	return add_write(
-		publisher, stored ? "PUT" : "POST", object, stored ? name_of(stored) : NULL);
+	return add_write(publisher, stored ? "PUT" : "POST", stored ? name_of(stored) : NULL,
+		number, slice_lacks_used(wanted));
 }
 
 /* Stored slices that are no longer part of the pool are deleted first. */
@@ -490,7 +536,7 @@ static int delete_others(struct dra_publisher *publisher, const json_t *taken)
 	int r = 0;
 
 	json_object_foreach(publisher->stored, name, object) if (r >= 0 &&
-		!json_object_get(taken, name)) r = add_write(publisher, "DELETE", NULL, name);
+		!json_object_get(taken, name)) r = add_write(publisher, "DELETE", name, 0, 0);
 	return r;
 }
 
@@ -553,6 +599,7 @@ static int make_writes(struct dra_publisher *publisher)
 		kept < json_object_size(publisher->stored))
 		pool.generation = publisher->highest + 1;
 	publisher->writing = pool.generation;
+	publisher->slices = json_incref(publisher->inventory.slices);
 	r = compare_all(publisher, &pool, false, &comparison);
 	json_decref(comparison.taken);
 	return r;

@@ -169,6 +169,7 @@ static bool is_offered(const json_t *device)
 struct building {
 	const struct dra_inventory_options *options;
 	const char *resource;
+	size_t maximum;      /* of devices of a resource */
 	const json_t *units; /* see collect_units() */
 	json_t *waiting;     /* by unit: the reported device, if claims hold it in another way */
 	size_t n_devices;
@@ -395,8 +396,8 @@ static int add_resource(struct building *building, const json_t *resource)
 	int r;
 
 	building->resource = text_of(resource, "name");
-	r = slice_order(json_object_get(resource, "devices"), DRA_RESOURCE_DEVICES_MAX,
-		options->driver, options->lacks, &places, &n);
+	r = slice_order(json_object_get(resource, "devices"), building->maximum, options->driver,
+		options->lacks, &places, &n);
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		enum slice_use use =
 			slice_use_of(places[i].device, options->driver, options->lacks);
@@ -540,6 +541,9 @@ int dra_inventory_build(const json_t *resources, const struct dra_inventory_opti
 				   : dra_counters_build(resources, options->driver, options->lacks,
 					     &building.counters);
 
+	if (r >= 0)
+		r = slice_order_share(resources, DRA_DRIVER_DEVICES_MAX, options->driver,
+			options->lacks, &building.maximum);
 	json_array_foreach(resources, i, resource) if (r >= 0) r =
 		add_resource(&building, resource);
 	if (r >= 0)

@@ -17,8 +17,9 @@
  * any device may get one. */
 #define DRA_SLICE_DEVICES_MAX 64
 
-/* How many devices a resource may offer, replicas included; its process reports the number. */
-#define DRA_RESOURCE_DEVICES_MAX 200000
+/* How many devices a driver may offer, replicas included; the processes of its resources report the
+ * numbers. The memory of devplugd-cluster is for three times as many of two drivers. */
+#define DRA_DRIVER_DEVICES_MAX 16384
 
 /* What a node offers. */
 struct dra_inventory {
@@ -58,8 +59,9 @@ json_t *dra_attributes_make(const char *driver, const char *resource, const json
 
 /* `resources`: array of {"name", "devices"}, the latter with the members of
  * proto/plugin/plugin-report.c. Unhealthy devices get taints; if the server lacks taints, those
- * that no claim holds are left out. Devices with an invalid id (device_id_make()) and devices
- * beyond DRA_RESOURCE_DEVICES_MAX are left out too. Returns 0 or -ENOMEM. */
+ * that no claim holds are left out. Devices with an invalid id (device_id_make()) are left out too,
+ * and, of more than DRA_DRIVER_DEVICES_MAX, those of resources with more than their equal share.
+ * Returns 0 or -ENOMEM. */
 int dra_inventory_build(const json_t *resources, const struct dra_inventory_options *options,
 	struct dra_inventory *ret);
 void dra_inventory_done(struct dra_inventory *inventory);

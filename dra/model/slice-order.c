@@ -52,16 +52,23 @@ static void compare_with_others(struct slice_place *place, json_t *cards, json_t
 	place->turn = count(nodes, key);
 }
 
+/* How many replicas or parts the device has; a faulty process may report any number. */
+static json_int_t count_replicas(const json_t *device, const char *driver, unsigned lacks)
+{
+	const json_t *replicas = json_object_get(device, "replicas");
+	size_t n_parts = slice_use_of(device, driver, lacks) == SLICE_PART
+		? slice_part_count(device, driver)
+		: 1;
+
+	return n_parts > 1 ? (json_int_t)n_parts : replicas ? json_integer_value(replicas) : 1;
+}
+
 /* Adds the replicas or parts of a device. Some replicas may still be in use by the device plugin;
  * their numbers are sorted. */
-static int add_replicas(const struct slice_place *first, size_t maximum, size_t n_parts,
+static int add_replicas(const struct slice_place *first, size_t maximum, json_int_t n,
 	struct slice_place **places, size_t *n_places)
 {
 	const json_t *withheld = json_object_get(first->device, "withheld");
-	const json_t *replicas = json_object_get(first->device, "replicas");
-	json_int_t n = n_parts > 1 ? (json_int_t)n_parts
-		: replicas         ? json_integer_value(replicas)
-				   : 1;
 	size_t next = 0;
 
 	for (json_int_t k = 0; k < n && *n_places < maximum; k++) {
@@ -124,13 +131,61 @@ static void sort(const char *prefer, struct slice_place *places, size_t n_places
 			qsort(places, n_places, sizeof(*places), orders[i].compare);
 }
 
+/* --- shares --- */
+
+static size_t count_places(
+	const json_t *devices, size_t maximum, const char *driver, unsigned lacks)
+{
+	const json_t *device;
+	size_t i, n = 0;
+
+	json_array_foreach(devices, i, device)
+	{
+		json_int_t replicas = count_replicas(device, driver, lacks);
+
+		if (n < maximum && replicas > 0 && has_valid_id(device))
+			n += MIN_OF((size_t)replicas, maximum - n);
+	}
+	return n;
+}
+
+static int compare_counts(const void *a, const void *b)
+{
+	const size_t *x = a, *y = b;
+
+	return COMPARE(*x, *y);
+}
+
+int slice_order_share(const json_t *resources, size_t total, const char *driver, unsigned lacks,
+	size_t *ret_maximum)
+{
+	size_t i, n = json_array_size(resources), left = total;
+	_cleanup_free_ size_t *counts = calloc(n + 1, sizeof(*counts));
+	const json_t *resource;
+
+	if (!counts)
+		return -ENOMEM;
+	json_array_foreach(resources, i, resource)
+	{
+		counts[i] =
+			count_places(json_object_get(resource, "devices"), total, driver, lacks);
+	}
+	qsort(counts, n, sizeof(*counts), compare_counts);
+	for (i = 0; i < n && counts[i] <= left / (n - i); i++)
+		left -= counts[i];
+	*ret_maximum = i < n ? left / (n - i) : total;
+	return 0;
+}
+
+/* --- --- */
+
 int slice_order(const json_t *devices, size_t maximum, const char *driver, unsigned lacks,
 	struct slice_place **ret_places, size_t *ret_count)
 {
 	json_auto_t *cards = json_object(), *nodes = json_object();
 	_cleanup_free_ struct slice_place *places = NULL;
 	const json_t *device;
-	size_t i, n = 0, n_parts;
+	size_t i, n = 0;
 	int r = 0;
 
 	json_array_foreach(devices, i, device)
@@ -141,10 +196,8 @@ int slice_order(const json_t *devices, size_t maximum, const char *driver, unsig
 			continue;
 		first.numa = numa_of(device);
 		compare_with_others(&first, cards, nodes);
-		n_parts = slice_use_of(device, driver, lacks) == SLICE_PART
-			? slice_part_count(device, driver)
-			: 1;
-		r = add_replicas(&first, maximum, n_parts, &places, &n);
+		r = add_replicas(
+			&first, maximum, count_replicas(device, driver, lacks), &places, &n);
 	}
 	if (r < 0)
 		return r;

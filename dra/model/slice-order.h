@@ -22,6 +22,12 @@ struct slice_place {
 	json_int_t numa;
 };
 
+/* How many devices each resource may have at most, so that all have no more than `total`: those
+ * that need less than an equal share leave the rest to the others. `resources` as for
+ * dra_inventory_build(). Returns 0 or -ENOMEM. */
+int slice_order_share(const json_t *resources, size_t total, const char *driver, unsigned lacks,
+	size_t *ret_maximum);
+
 /* Lists the devices of a report in the order of their member `prefer`, for a server that lacks
  * `lacks` (enum slice_lack). Devices with an invalid id (device_id_make()) and devices beyond
  * `maximum` are left out. The caller frees the result. Returns 0 or -ENOMEM. */

@@ -479,6 +479,16 @@ class Dra(DraTest):
         self.await_pool(lambda pool: len(pool) == 1000 and not any("taints" in device for device in pool.values()))
         self.assertEqual([method for method, _, _ in self.api.writes()[before:]], ["PUT", "PUT"])
 
+    def test_more_devices_than_the_limit(self):
+        """A process that reports very many devices does not keep another resource of the driver from its taints."""
+        self.serve_api()
+        self.begin(self.resource("gpu"), self.resource("licence", "share = { replicas = 10000; };", count=20))
+        self.await_pool(lambda pool: len(pool) == 16384)
+        name = self.api.device_named("vendor.example/gpu", 0)
+        self.assertEqual(self.ctl("cordon", "vendor.example/gpu/gpu-0").returncode, 0)
+        self.await_pool(lambda pool: "taints" in pool[name])
+        self.assertNotIn("out of memory", self.node.output())
+
     def test_capacity(self):
         """A program prints how much memory a device has. What else it prints stays on the node."""
         self.serve_api()

@@ -72,11 +72,33 @@ static void test_too_large(void **state)
 	drahealth__node_watch_resources_response__free_unpacked(response, NULL);
 }
 
+/* The devices that fit include all that are not healthy. */
+static void test_too_many(void **state)
+{
+	json_auto_t *names = json_object();
+	Drahealth__NodeWatchResourcesResponse *response;
+	size_t size, n_bad = 0;
+	char name[64];
+
+	for (unsigned i = 0; i < 100000; i++) {
+		(void)snprintf(name, sizeof(name), "device-with-a-name-that-is-long-enough-%u", i);
+		(void)json_object_set_new(names, name,
+			json_pack("{s:b, s:s}", "healthy", i % 1000 != 0, "reason", ""));
+	}
+	response = encode(names, &size);
+	assert_in_range(size, KUBELET_MESSAGE_MAX / 2, KUBELET_MESSAGE_MAX);
+	for (size_t i = 0; i < response->n_devices; i++)
+		n_bad += response->devices[i]->health == DRAHEALTH__HEALTH_STATUS__UNHEALTHY;
+	assert_int_equal(n_bad, 100);
+	drahealth__node_watch_resources_response__free_unpacked(response, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reasons),
 		cmocka_unit_test(test_too_large),
+		cmocka_unit_test(test_too_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -756,6 +756,19 @@ static void test_odd_ids(void **state)
 }
 
 /* A process may report any number of replicas. */
+static size_t count_devices(json_t *names, const char *resource)
+{
+	json_t *device;
+	const char *name;
+	size_t n = 0;
+
+	json_object_foreach(names, name, device)
+	{
+		n += streq(text_of(device, "resource"), resource);
+	}
+	return n;
+}
+
 static void test_many_replicas(void **state)
 {
 	json_auto_t *resources =
@@ -767,8 +780,45 @@ static void test_many_replicas(void **state)
 	struct dra_inventory inventory;
 
 	assert_int_equal(dra_inventory_build(resources, &all, &inventory), 0);
-	assert_int_equal(json_object_size(inventory.names), DRA_RESOURCE_DEVICES_MAX + 1);
+	assert_int_equal(json_object_size(inventory.names), DRA_DRIVER_DEVICES_MAX);
+	assert_int_equal(count_devices(inventory.names, "v.e/gpu"), 1);
 	dra_inventory_done(&inventory);
+}
+
+/* Resources that need less than an equal share leave the rest to the others. */
+static void test_shares_of_resources(void **state)
+{
+	static const struct {
+		size_t needs[4], gets[4];
+	} cases[] = {
+		{ { 16384, 0, 0, 0 }, { 16384, 0, 0, 0 } },
+		{ { 10000, 6000, 384, 0 }, { 10000, 6000, 384, 0 } },
+		{ { 200000, 3, 200000, 381 }, { 8000, 3, 8000, 381 } },
+		{ { 5000, 5000, 5000, 5000 }, { 4096, 4096, 4096, 4096 } },
+		{ { 4095, 5000, 4097, 5000 }, { 4095, 4096, 4096, 4096 } },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		json_auto_t *resources = json_array();
+		struct dra_inventory inventory;
+		char name[] = "v.e/x";
+
+		for (size_t k = 0; k < ARRAY_SIZE(cases[i].needs); k++) {
+			name[4] = (char)('a' + k);
+			assert_int_equal(
+				json_array_append_new(resources,
+					json_pack("{s:s, s:[{s:s, s:b, s:I}]}", "name", name,
+						"devices", "id", "d", "shared", 1, "replicas",
+						(json_int_t)cases[i].needs[k])),
+				0);
+		}
+		assert_int_equal(dra_inventory_build(resources, &all, &inventory), 0);
+		for (size_t k = 0; k < ARRAY_SIZE(cases[i].needs); k++) {
+			name[4] = (char)('a' + k);
+			assert_int_equal(count_devices(inventory.names, name), cases[i].gets[k]);
+		}
+		dra_inventory_done(&inventory);
+	}
 }
 
 static void test_reports(void **state)
@@ -1023,6 +1073,7 @@ int main(void)
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_odd_ids),
 		cmocka_unit_test(test_many_replicas),
+		cmocka_unit_test(test_shares_of_resources),
 		cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_allocation),

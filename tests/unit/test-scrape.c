@@ -124,8 +124,10 @@ static void test_no_process(void **state)
 	assert_int_equal(families_write(scrape, &options, &out), 0);
 	assert_int_equal(
 		count_of(out.text, out.size, "devplugd_resource_state{resource=\"a/x\""), 6);
-	assert_int_equal(count_of(out.text, out.size, "devplugd_resource_devices{resource=\"a/x\""), 0);
-	assert_int_equal(count_of(out.text, out.size, "devplugd_resource_units{resource=\"a/x\""), 0);
+	assert_int_equal(
+		count_of(out.text, out.size, "devplugd_resource_devices{resource=\"a/x\""), 0);
+	assert_int_equal(
+		count_of(out.text, out.size, "devplugd_resource_units{resource=\"a/x\""), 0);
 	exposition_done(&out);
 }
 

@@ -70,9 +70,10 @@ class Bash(NodeTest):
             self.skipTest("needs bash-completion")
 
     def complete(self, *words, part=False):
+        """What is offered. A stand-in for the program may come first in the directory of the node."""
         name = words[0]
         script = BASH % (BASH_LIBRARY, FILES[name][0], name.replace("-", "_"))
-        environment = {**os.environ, "PATH": os.path.dirname(program(name)) + ":" + os.environ["PATH"],
+        environment = {**os.environ, "PATH": ":".join((self.node.dir, os.path.dirname(program(name)), os.environ["PATH"])),
                        "PART": "1" if part else ""}
         answer = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, env=environment,
                                 timeout=LIMIT)
@@ -98,6 +99,27 @@ class Bash(NodeTest):
         self.assertEqual(self.complete(*kubelet, "fault", "vendor.example/gpu"), {"end-stream", "close"})
         self.assertIn("resourceslices", self.complete("devplug-apiserver", "--dir", self.node.dir, "get"))
         self.assertEqual(self.complete("devplug-apiserver", "run", "--as", "1.3", part=True), {"1.34", "1.35", "1.36", "1.37", "1.38"})
+
+    def test_names_that_are_commands(self):
+        """They are not run, and not offered, because the completed line would run them."""
+        hostile = [f"$(touch${{IFS}}{self.node.path('run')})", f"`touch${{IFS}}{self.node.path('run')}`", "*", "a;b"]
+        texts = {"devplugctl devices": [f'{" " * 10}"id": "{name}",' for name in (*hostile, "gpu-0")],
+                 "devplugctl status": [f'{" " * 6}"name": "{name}",' for name in (*hostile, "vendor.example/gpu")],
+                 "devplug-kubelet pods": [f"{name}: Running" for name in ("default/train", *(f"default/{name}" for name in hostile))],
+                 "devplug-kubelet status": [f"{name}: 1" for name in ("vendor.example/gpu", *(f"a/{name}" for name in hostile))]}
+        for name in ("devplugctl", "devplug-kubelet"):
+            with open(self.node.path(name), "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as file:
+                file.write("#!/bin/sh\ncase \"$1\" in\n")
+                for command, lines in texts.items():
+                    if command.startswith(name):
+                        file.write(f"{command.split()[1]}) cat <<'END'\n" + "\n".join(lines) + "\nEND\n;;\n")
+                file.write("esac\n")
+        for words, names in ((("devplugctl", "cordon"), {"gpu-0"}), (("devplugctl", "explain"), {"vendor.example/gpu"}),
+                             (("devplug-kubelet", "pod", "rm"), {"train"}), (("devplug-kubelet", "fault"), {"vendor.example/gpu"}),
+                             (("devplug-kubelet", "conformance", "--resource"), {"vendor.example/gpu"})):
+            with self.subTest(words):
+                self.assertEqual(self.complete(*words), names)
+        self.assertFalse(os.path.exists(self.node.path("run")))
 
 
 class Zsh(NodeTest):

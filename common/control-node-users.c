@@ -5,7 +5,7 @@
 #include "common/control-node-users.h"
 
 static const struct control_rule rules[] = {
-	[NODE_USERS_QUESTION] = { .name = "QUESTION", .n_fds = 1 },
+	[NODE_USERS_QUESTION] = { .name = "QUESTION", .fields = FIELD_PEER, .n_fds = 1 },
 	[NODE_USERS_ANSWER] = { .name = "ANSWER", .to_supervisor = true, .fields = FIELD_TEXT },
 	[NODE_USERS_FAILED] = { .name = "FAILED", .to_supervisor = true, .fields = FIELD_TEXT },
 };

@@ -14,8 +14,9 @@
 
 enum node_users_type {
 	/* supervisor to devplugd-node-users */
-	NODE_USERS_QUESTION = CONTROL_OWN, /* [fd] sealed memfd with device nodes, one a line: "c"
-					      or "b", and the number as MAJOR:MINOR, and the path */
+	NODE_USERS_QUESTION = CONTROL_OWN, /* [peer, fd] peer: the kubelet; sealed memfd with device
+					      nodes, one a line: "c" or "b", and the number as
+					      MAJOR:MINOR, and the path */
 	/* devplugd-node-users to supervisor */
 	NODE_USERS_ANSWER, /* [text] a process that has one of them open, or empty */
 	NODE_USERS_FAILED, /* [text] why that is not known */

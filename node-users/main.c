@@ -200,23 +200,35 @@ static bool has_capability(unsigned capability)
 		data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
 }
 
+/* Whether a security module hides the open files of the kubelet, and so of the whole host. It may
+ * hide those of a few other processes everywhere. */
+static bool is_confined(pid_t kubelet)
+{
+	char path[64], target;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/root", (int)kubelet);
+	return kubelet > 0 && readlink(path, &target, 1) < 0 && (errno == EACCES || errno == EPERM);
+}
+
 /* What keeps this process from reading the open files of other users' processes; NULL: nothing. The
  * directory of these files belongs to the process. */
-static const char *find_lack(void)
+static const char *find_lack(pid_t kubelet)
 {
 	if (!has_capability(CAP_SYS_PTRACE))
 		return "CAP_SYS_PTRACE; install the drop-in clean.conf";
 	if (!has_capability(CAP_DAC_READ_SEARCH) && !has_capability(CAP_DAC_OVERRIDE))
 		return "CAP_DAC_READ_SEARCH; add it to the capabilities of the container";
+	if (is_confined(kubelet))
+		return "the permission of a security module; set appArmorProfile: { type: Unconfined } in the container";
 	return NULL;
 }
 
-static int answer(int fd)
+static int answer(int fd, pid_t kubelet)
 {
 	struct control_message message = NODE_USERS_MESSAGE_INIT(NODE_USERS_ANSWER);
 	struct search search = { .supervisor = getppid() };
 	_cleanup_free_ char *text = NULL;
-	const char *lack = find_lack();
+	const char *lack = find_lack(kubelet);
 	size_t size;
 	int r;
 
@@ -246,7 +258,7 @@ int main(void)
 	if (r == -ECONNRESET)
 		return EXIT_SUCCESS;
 	if (r >= 0)
-		r = answer(message.fds[0]);
+		r = answer(message.fds[0], (pid_t)message.peer);
 	if (r < 0)
 		log_error("cannot find the processes that have a device open: %s", strerror(-r));
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;

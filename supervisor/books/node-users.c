@@ -12,6 +12,7 @@
 #include "common/sealed.h"
 #include "drivers/host/sysroot.h"
 #include "supervisor/children/manager.h"
+#include "supervisor/kubelet/session-sockets.h"
 #include "supervisor/process/process.h"
 
 #define PROGRAM "devplugd-node-users"
@@ -113,6 +114,16 @@ static int start(struct node_users *users, struct control_message *message, stru
 	return r < 0 ? error_set(error, r, "cannot send to " PROGRAM ": %s", strerror(-r)) : 0;
 }
 
+/* The kubelet, a process outside of any container; 0: not known. */
+static pid_t find_kubelet(const struct manager *manager)
+{
+	_cleanup_close_ int fd = -EBADF;
+
+	(void)session_connect(
+		manager->config->kubelet.device_plugin_dir, KUBELET_SOCKET_NAME, &fd);
+	return session_peer_pid(fd);
+}
+
 bool node_users_is_busy(const struct node_users *users)
 {
 	return users->handler;
@@ -138,6 +149,7 @@ int node_users_ask(struct node_users *users, const char *root, const struct stri
 		r = sealed_end(message.fds[0]);
 	if (r < 0)
 		return error_set(error, r, "cannot ask " PROGRAM ": %s", strerror(-r));
+	message.peer = (uint64_t)find_kubelet(users->manager);
 	r = start(users, &message, error);
 	if (r < 0) {
 		process_done(&users->process);

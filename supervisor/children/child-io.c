@@ -416,7 +416,7 @@ static int send_session(struct child *child)
 	int r;
 
 	message.session = session->number;
-	message.peer = (uint64_t)session_kubelet_pid(session);
+	message.peer = (uint64_t)session_peer_pid(session->kubelet_fd);
 	message.fds[0] = session->socket.fd;
 	r = control_send(child->process.control_fd, &message);
 	/* The child has its own. */

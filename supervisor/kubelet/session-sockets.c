@@ -184,13 +184,12 @@ bool session_has_no_socket(const struct session *session)
 	return session->number != 0 && !session->directory;
 }
 
-pid_t session_kubelet_pid(const struct session *session)
+pid_t session_peer_pid(int fd)
 {
 	struct ucred peer = { 0 };
 	socklen_t size = sizeof(peer);
 
-	if (session->kubelet_fd < 0 ||
-		getsockopt(session->kubelet_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return 0;
 	return peer.pid;
 }

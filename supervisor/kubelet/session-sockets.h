@@ -70,8 +70,9 @@ int session_connect(const char *directory, const char *name, int *ret_fd);
 /* Whether the session has no socket of its own, because DRA serves the resource. */
 bool session_has_no_socket(const struct session *session);
 
-/* The process that listens on the kubelet.sock that the session is connected to; 0: unknown. */
-pid_t session_kubelet_pid(const struct session *session);
+/* The process that listens on the socket that session_connect() connected to; 0: unknown, or not in
+ * devplugd's PID namespace. */
+pid_t session_peer_pid(int fd);
 
 /* Whether each socket is still at its path. */
 bool session_is_in_place(const struct session *session);

@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 import time
 import unittest
 
@@ -16,6 +17,16 @@ from node import NodeTest, UNIT_CAPABILITIES, UNIT_UID, as_unit, children_of, co
 from unix_http import get
 
 GPU = "vendor.example/gpu"
+
+# Starts a command in a domain of Landlock that restricts only the creation of block devices.
+LANDLOCK = [sys.executable, "-c", """
+import ctypes, os, sys
+call = ctypes.CDLL(None, use_errno=True).syscall
+ruleset = call(444, ctypes.byref(ctypes.c_uint64(1 << 11)), ctypes.c_size_t(8), 0)
+if ruleset < 0 or call(446, ruleset, 0) < 0:
+    sys.exit(os.strerror(ctypes.get_errno()))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""]
 
 
 class Cleaning(CleaningProgram, NodeTest):
@@ -635,6 +646,18 @@ exec sleep {mark}
         self.assertIsNone(self.node.pod("a", gpu=1)[1])
         self.remove("a")
         until(lambda: "it lacks CAP_DAC_READ_SEARCH" in (self.device()["reason"] or ""), "the reason")
+        self.assertEqual(self.log(), [])
+
+    def test_nor_under_a_security_module(self):
+        """It may let devplugd list the open files of a process, and not follow them. Landlock does so outside of its domain."""
+        if subprocess.run([*LANDLOCK, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("needs Landlock")
+        self.node.prefix = LANDLOCK
+        self.begin_with_node(timeout=60)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.open_node()
+        self.remove("a")
+        until(lambda: "set appArmorProfile: { type: Unconfined }" in (self.device()["reason"] or ""), "the reason")
         self.assertEqual(self.log(), [])
 
 

@@ -107,7 +107,7 @@ static void test_session(void **state)
 
 	assert_int_equal(open_session(2, &next), 0);
 	assert_string_not_equal(session.socket.name, next.socket.name);
-	assert_int_equal(session_kubelet_pid(&session), getpid());
+	assert_int_equal(session_peer_pid(session.kubelet_fd), getpid());
 	assert_true(exists(session.socket.name));
 	session_done(&session);
 	assert_false(access(address.sun_path, F_OK) == 0);
@@ -151,7 +151,7 @@ static void test_watched(void **state)
 	assert_never_half_made(inotify_fd);
 	(void)close_fd(inotify_fd);
 	assert_int_equal(session.kubelet_fd, -EBADF);
-	assert_int_equal(session_kubelet_pid(&session), 0);
+	assert_int_equal(session_peer_pid(session.kubelet_fd), 0);
 	assert_true(startswith(session.visible.name, SESSION_SOCKET_PREFIX) != NULL);
 	/* The watcher ignores the one on which the plugin serves. */
 	assert_string_equal(

@@ -114,14 +114,24 @@ static int start(struct node_users *users, struct control_message *message, stru
 	return r < 0 ? error_set(error, r, "cannot send to " PROGRAM ": %s", strerror(-r)) : 0;
 }
 
-/* The kubelet, a process outside of any container; 0: not known. */
-static pid_t find_kubelet(const struct manager *manager)
+/* Finds the kubelet, a process outside of any container; 0: not known. In a container, it must be
+ * known: without it, the container might have a PID namespace of its own, where no process of the
+ * host is found. Returns 0, or negative errno with the error filled. */
+static int find_kubelet(const struct manager *manager, pid_t *ret, struct error *error)
 {
+	const struct config *config = manager->config;
 	_cleanup_close_ int fd = -EBADF;
+	int r = session_connect(config->kubelet.device_plugin_dir, KUBELET_SOCKET_NAME, &fd);
 
-	(void)session_connect(
-		manager->config->kubelet.device_plugin_dir, KUBELET_SOCKET_NAME, &fd);
-	return session_peer_pid(fd);
+	if (r < 0 && !streq(config->host_root, "/"))
+		return error_set(error, r,
+			"it is not known whether devplugd sees the processes of the host, because the kubelet does not answer: %s",
+			strerror(-r));
+	*ret = session_peer_pid(fd);
+	if (r >= 0 && *ret == 0)
+		return error_set(error, -EPERM,
+			"devplugd may not see which processes have the device open: it lacks the processes of the host; set hostPID: true in the pod (docs/repair.md)");
+	return 0;
 }
 
 bool node_users_is_busy(const struct node_users *users)
@@ -134,6 +144,7 @@ int node_users_ask(struct node_users *users, const char *root, const struct stri
 {
 	_cleanup_control_ struct control_message message =
 		NODE_USERS_MESSAGE_INIT(NODE_USERS_QUESTION);
+	pid_t kubelet = 0;
 	int r;
 
 	assert(!node_users_is_busy(users));
@@ -149,7 +160,10 @@ int node_users_ask(struct node_users *users, const char *root, const struct stri
 		r = sealed_end(message.fds[0]);
 	if (r < 0)
 		return error_set(error, r, "cannot ask " PROGRAM ": %s", strerror(-r));
-	message.peer = (uint64_t)find_kubelet(users->manager);
+	r = find_kubelet(users->manager, &kubelet, error);
+	if (r < 0)
+		return r;
+	message.peer = (uint64_t)kubelet;
 	r = start(users, &message, error);
 	if (r < 0) {
 		process_done(&users->process);

@@ -5,6 +5,7 @@ docs/contributing/complaints.md: none.
 """
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -471,13 +472,14 @@ exec sleep {mark}
 
     # --- processes of the host
 
-    def begin_with_node(self, timeout=20, more="", count=1):
+    def begin_with_node(self, timeout=20, more="", count=1, root=""):
         """Devices of a node whose number no other process has open: that of /dev/full."""
         os.mkdir(self.node.path("dev"))
         self.file = self.node.path("dev/gpu-0")
         for number in range(count):
             self.plug(number)
-        self.configure(timeout=timeout, more=more, nodes=self.node.path("dev/gpu-*"))
+        self.configure(timeout=timeout, more=more, nodes=self.node.path("dev/gpu-*").removeprefix(root),
+                       text=f'host_root = "{root}";' if root else "")
         self.node.start_kubelet()
         self.node.start()
         self.node.await_allocatable(gpu=count)
@@ -658,6 +660,20 @@ exec sleep {mark}
         self.open_node()
         self.remove("a")
         until(lambda: "set appArmorProfile: { type: Unconfined }" in (self.device()["reason"] or ""), "the reason")
+        self.assertEqual(self.log(), [])
+
+    def test_nor_in_a_pid_namespace(self):
+        """A container that has one sees no process of the host. While the kubelet is away, devplugd does not know whether it has one."""
+        self.node.prefix = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        self.begin_with_node(timeout=60, root=self.node.dir)
+        # Only "unshare" is a child of this process, and it ignores the signal.
+        self.addCleanup(os.kill, int(children_of(self.node.daemon.pid)[0]), signal.SIGTERM)
+        self.assertIsNone(self.node.pod("a", gpu=1)[1])
+        self.open_node()
+        self.remove("a")
+        until(lambda: "set hostPID: true in the pod" in (self.device()["reason"] or ""), "the reason")
+        self.node.stop_kubelet()
+        until(lambda: "because the kubelet does not answer" in (self.device()["reason"] or ""), "another reason")
         self.assertEqual(self.log(), [])
 
 

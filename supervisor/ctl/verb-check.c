@@ -15,7 +15,8 @@
 #define KUBELET_TIMEOUT 5
 
 struct findings {
-	size_t resources, failed, incomplete, undiscovered, unanswered, devices, unhealthy;
+	size_t resources, failed, degraded, incomplete, undiscovered, unanswered, devices,
+		unhealthy;
 	char first[512]; /* problem */
 };
 
@@ -103,8 +104,22 @@ static void check_expected(struct findings *findings, const json_t *resource)
 
 static size_t count_problems(const struct findings *findings)
 {
-	return findings->failed + findings->incomplete + findings->undiscovered +
-		findings->unanswered + findings->unhealthy;
+	return findings->failed + findings->degraded + findings->incomplete +
+		findings->undiscovered + findings->unanswered + findings->unhealthy;
+}
+
+/* What is wrong with a resource although it serves. */
+static void check_serving(struct findings *findings, const json_t *resource)
+{
+	const char *name = text_of(resource, "name"), *reason = text_of(resource, "reason");
+	const char *labels = text_of(resource, "labels_failure");
+	bool impaired = streq(text_of(resource, "state"), "serving") && *reason;
+
+	findings->degraded += impaired || *labels;
+	if (impaired)
+		note(findings, "%s: %s", name, reason);
+	else if (*labels)
+		note(findings, "%s: the labels of the node cannot be written: %s", name, labels);
 }
 
 /* A resource that waits for the kubelet, or is about to register, is not a separate problem. */
@@ -118,6 +133,7 @@ static void check_resource(struct findings *findings, const json_t *resource)
 		note(findings, "%s is %s: %s", text_of(resource, "name"), state,
 			text_of(resource, "reason"));
 	}
+	check_serving(findings, resource);
 	check_expected(findings, resource);
 	check_discovery(findings, resource);
 	check_devices(findings, resource);
@@ -177,6 +193,19 @@ static void check_servers(struct findings *findings, const struct daemon_state *
 	}
 }
 
+static void check_configuration(struct findings *findings, const json_t *root)
+{
+	const char *file = text_of(root, "config_file");
+
+	if (json_is_true(json_object_get(root, "on_last_accepted"))) {
+		findings->degraded++;
+		note(findings, "%s is not valid; the last accepted configuration is applied", file);
+	} else if (json_is_true(json_object_get(root, "reload_failed"))) {
+		findings->degraded++;
+		note(findings, "%s is not applied, because the last reload failed", file);
+	}
+}
+
 static int report(const struct findings *findings)
 {
 	size_t problems = count_problems(findings);
@@ -194,13 +223,14 @@ static int report(const struct findings *findings)
 
 static int report_json(const struct findings *findings, int status)
 {
-	json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+	json_auto_t *root = json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 		"version", DOCUMENT_VERSION, "status", status, "problem", findings->first,
 		"resources", (json_int_t)findings->resources, "failed",
-		(json_int_t)findings->failed, "incomplete", (json_int_t)findings->incomplete,
-		"undiscovered", (json_int_t)findings->undiscovered, "unanswered",
-		(json_int_t)findings->unanswered, "devices", (json_int_t)findings->devices,
-		"unhealthy", (json_int_t)findings->unhealthy);
+		(json_int_t)findings->failed, "degraded", (json_int_t)findings->degraded,
+		"incomplete", (json_int_t)findings->incomplete, "undiscovered",
+		(json_int_t)findings->undiscovered, "unanswered", (json_int_t)findings->unanswered,
+		"devices", (json_int_t)findings->devices, "unhealthy",
+		(json_int_t)findings->unhealthy);
 
 	if (!root || json_dumpf(root, stdout, JSON_INDENT(2)) < 0)
 		return EXIT_UNKNOWN;
@@ -231,6 +261,7 @@ static int check_state(const struct command_line *line)
 	check_servers(&findings, &daemon);
 	json_array_foreach(json_object_get(daemon.root, "resources"), i, resource)
 		check_resource(&findings, resource);
+	check_configuration(&findings, daemon.root);
 	if (line->json)
 		return report_json(
 			&findings, count_problems(&findings) > 0 ? EXIT_PROBLEM : EXIT_SUCCESS);

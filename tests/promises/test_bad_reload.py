@@ -52,6 +52,10 @@ class BadReload(NodeTest):
         self.assertEqual(answer.returncode, 0, answer.stderr)
         return json.loads(answer.stdout)
 
+    def check(self):
+        answer = subprocess.run([program("devplugctl"), "--runtime-dir", self.node.run, "check"], capture_output=True, text=True)
+        return answer.returncode, answer.stdout
+
     def kinds(self):
         def broken(text):
             return self.good.replace("resources = (", text + "\nresources = (")
@@ -94,15 +98,28 @@ class BadReload(NodeTest):
                 self.assertEqual(self.picture(), self.before)
                 # Also to people, who need not have a file that can be read for it.
                 self.assertTrue(self.status()["reload_failed"])
+                self.assertEqual(self.check(), (1, f"{self.node.config} is not applied, because the last reload failed\n"))
                 # And it is no longer so after the next good one, which changes nothing either.
                 self.write(self.good)
                 self.node.reload()
                 self.assertFalse(self.node.status()["reload_failed"])
+                self.assertEqual(self.check(), (0, "2 resources, 5 devices: no problem\n"))
                 self.before = self.before[0] + 1, *self.before[1:]
                 self.assertEqual(self.picture(), self.before)
         got, error = self.node.pod("one", a=2, b=3)
         self.assertIsNone(error)
         self.assertEqual(len(got["resources"]), 2)
+
+    def test_P1_configuration_that_a_process_refuses(self):
+        self.write(self.good.replace(static("a", 2), static("a", 2, 'host_root = "/nonexistent";')))
+        self.node.daemon.send_signal(signal.SIGHUP)
+        until(lambda: self.node.find("vendor.example/a")["refused"], "the process to refuse it")
+        status, text = self.check()
+        self.assertEqual(status, 1)
+        self.assertTrue(text.startswith("vendor.example/a: new configuration refused, the previous one stays applied: "), text)
+        document = json.loads(subprocess.run([program("devplugctl"), "--runtime-dir", self.node.run, "check", "--json"],
+                                             stdout=subprocess.PIPE).stdout)
+        self.assertEqual((document["degraded"], document["failed"]), (1, 0))
 
     def test_P1_broken_drop_in(self):
         folder = self.node.config + ".d"

@@ -154,6 +154,7 @@ class Labels(ToolTest):
         self.node.await_allocatable(gpu=1)
         until(lambda: self.node.find(GPU)["labels_failure"].startswith(f"{self.features}: No such file or directory"), "the failure")
         self.assertIn("the labels of the node cannot be written", " ".join(self.ctl("status").stdout.split()))
+        self.assertTrue(self.ctl("check").stdout.startswith(f"{GPU}: the labels of the node cannot be written: "))
         self.assertFalse(os.path.exists(self.features))
         os.mkdir(self.features)
         self.await_labels({"model": "X100"})

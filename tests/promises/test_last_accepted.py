@@ -27,6 +27,8 @@ class LastAccepted(ToolTest):
                 self.assertTrue(self.node.status()["on_last_accepted"])
                 self.assertRegex(self.node.output()[before:], rf"{self.node.config}:\d+: ")
                 self.assertIn("last accepted configuration", self.ctl("status").stdout)
+                self.assertEqual(self.ctl("check").stdout,
+                                 f"{self.node.config} is not valid; the last accepted configuration is applied\n")
         # It is one to check, and to mend.
         self.assertEqual(self.run_tool("devplugd", "--check").returncode, 78)
         self.node.configure(static("a", 3))

@@ -193,32 +193,38 @@ static const char *cordoned_ids(const char *id, const char *resource)
 	return rest && *rest == '/' ? rest + 1 : NULL;
 }
 
-static bool has_cordon(const struct groups *cordons, const char *ids)
+static struct cordon *find_cordon(const struct groups *cordons, const char *ids)
 {
-	for (size_t i = 0; i < cordons->count; i++)
-		if (streq(((struct cordon *)groups_get(cordons, i))->id, ids))
-			return true;
-	return false;
+	for (size_t i = 0; i < cordons->count; i++) {
+		struct cordon *cordon = groups_get(cordons, i);
+
+		if (streq(cordon->id, ids))
+			return cordon;
+	}
+	return NULL;
 }
 
-/* Copies the cordons of the whole file that apply to a resource. */
+/* Copies the cordons of the whole file that apply to a resource. The first of equal ones counts, but
+ * one that is set by command only if no file sets it. */
 static int distribute_cordons(const struct config *config, struct declaration *declaration)
 {
 	for (size_t i = 0; i < config->cordon.count; i++) {
 		const struct cordon *cordon = groups_get(&config->cordon, i);
 		const char *ids = cordoned_ids(cordon->id, declaration->name);
-		struct cordon *copy;
-		void *element;
+		struct cordon *copy = ids ? find_cordon(&declaration->cordon, ids) : NULL;
+		void *element = copy;
 		int r;
 
-		if (!ids || has_cordon(&declaration->cordon, ids))
+		if (!ids || (copy && (!copy->set_by_command || cordon->set_by_command)))
 			continue;
-		r = groups_add(&declaration->cordon, &element);
+		r = copy ? 0 : groups_add(&declaration->cordon, &element);
 		if (r < 0)
 			return r;
 		copy = element;
 		copy->origin = cordon->origin;
 		copy->set_by_command = cordon->set_by_command;
+		free(copy->id);
+		free(copy->reason);
 		copy->id = strdup(ids);
 		copy->reason = cordon->reason ? strdup(cordon->reason) : NULL;
 		if (!copy->id || (cordon->reason && !copy->reason))

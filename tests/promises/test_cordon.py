@@ -74,6 +74,20 @@ class Cordon(ToolTest):
         self.assertEqual(self.ctl("uncordon", "vendor.example/lic/*").returncode, 0)
         self.node.await_allocatable(lic=2, b=1)
 
+    def test_a_device_that_a_later_file_cordons(self):
+        """The files are read in the order of their names; the cordon of another file counts, not the command's."""
+        os.mkdir(self.node.config + ".d")
+        with open(os.path.join(self.node.config + ".d", "site.conf"), "w") as file:
+            file.write('cordon = ( { id = "b-0"; reason = "slow"; } );\n')
+        self.serve(static("b", 2))
+        self.node.await_allocatable(b=1)
+        self.assertEqual(self.ctl("cordon", "b-0", "mine").returncode, 0)
+        answer = self.ctl("uncordon", "b-0")
+        self.assertEqual((answer.returncode, answer.stdout), (1, ""))
+        self.assertRegex(answer.stderr, r'vendor.example/b/b-0 is still cordoned by "b-0" at \S*/site.conf:1: remove that entry\n$')
+        self.assertEqual(self.health("b")["b-0"], ("Unhealthy", "cordoned: slow"))
+        self.node.await_allocatable(b=1)
+
     def test_refusals(self):
         self.serve(static("a", 1))
         for words in (["cordon", "a-7"], ["cordon", "a/b"], ["cordon", ""], ["cordon", "a-0", ""],

@@ -80,8 +80,8 @@ int release_request(struct request *request, json_t **ret_answer, struct error *
 	if (r < 0)
 		return r;
 	if (child->process.control_fd < 0)
-		return error_set(
-			error, -ESRCH, "%s has nothing to release: its process does not run", name);
+		return error_set(error, -EAGAIN,
+			"%s has nothing to release: its process does not run", name);
 	if (reset)
 		(void)cleaning_resume(
 			request->manager->cleaning, name, reset, phase == CHILD_RELEASE_UNTESTED);

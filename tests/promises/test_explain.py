@@ -22,7 +22,7 @@ class Explain(ToolTest):
     def test_states(self):
         self.node.configure(static("a", 1), static("w", 1, 'registration = "watcher";'),
                             static("f", 1, 'user = "nobody-of-that-name";'),
-                            text="")
+                            '{ name = "vendor.example/g"; driver = "nvidia"; match = ( { } ); user = "nobody-of-that-name"; }', text="")
         self.node.start()
         self.node.await_state("vendor.example/a", "waiting")
         said = until(lambda: "kubelet.sock does not exist" in (text := self.explain("a")) and text, "the reason")
@@ -33,6 +33,11 @@ class Explain(ToolTest):
         said = self.explain("f")
         self.assertIn("nobody-of-that-name", said)
         self.assertIn("Next automatic restart at", said)
+        # devplugd itself runs.
+        self.node.await_state("vendor.example/g", "backoff")
+        answer = self.ctl("release", "vendor.example/g")
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("vendor.example/g has nothing to release: its process does not run", answer.stderr)
 
         self.node.start_kubelet()
         self.node.await_state("vendor.example/a", "serving")

@@ -120,13 +120,14 @@ static void print_affected(const struct plan_line *line, const struct daemon_sta
 	}
 }
 
-static void print_plan(const struct plan *plan, const struct daemon_state *daemon)
+static void print_plan(const struct plan *plan, bool known, const struct daemon_state *daemon)
 {
 	for (size_t i = 0; i < plan->count; i++) {
 		(void)puts(plan->lines[i].text);
 		print_affected(&plan->lines[i], daemon);
 	}
-	(void)printf("%s\n", plan->n_changes > 0 ? "Reloaded." : "Reloaded; nothing has changed.");
+	(void)printf("%s\n",
+		plan->n_changes > 0 || !known ? "Reloaded." : "Reloaded; nothing has changed.");
 }
 
 int command_reload(const struct command_line *line)
@@ -135,6 +136,7 @@ int command_reload(const struct command_line *line)
 	_cleanup_config_ struct config *config = NULL, *in_force = NULL;
 	_cleanup_report_ struct report report = { 0 };
 	_cleanup_plan_ struct plan plan = { 0 };
+	bool known;
 	json_auto_t *state = NULL;
 	struct error error = { 0 };
 	const char *file;
@@ -165,7 +167,8 @@ int command_reload(const struct command_line *line)
 	r = last_accepted_load(daemon.runtime_dir, &in_force, &error);
 	if (r >= 0)
 		r = plan_make(in_force, config, &plan);
-	if (r < 0)
+	known = r >= 0;
+	if (!known)
 		(void)fprintf(stderr, "devplugctl: cannot determine what will change: %s\n",
 			error.code < 0 ? error.message : strerror(-r));
 	if (in_force && plan_check_kept(in_force, config, file, &report) < 0) {
@@ -181,6 +184,6 @@ int command_reload(const struct command_line *line)
 		(void)fprintf(stderr, "devplugctl: %s\n", error.message);
 		return EXIT_FAILURE;
 	}
-	print_plan(&plan, &daemon);
+	print_plan(&plan, known, &daemon);
 	return fflush(stdout) != 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

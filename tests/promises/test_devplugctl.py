@@ -191,6 +191,17 @@ class Reload(ToolTest):
         self.assertEqual((answer.returncode, answer.stderr), (
             1, f"devplugctl: devplugd runs with devplugd.conf, not with {other}\n"))
 
+    def test_changes_that_are_not_known(self):
+        """The saved configuration is not valid, so nothing is said about changes."""
+        self.serve(static("a", 1))
+        self.node.configure(static("a", 2))
+        with open(os.path.join(self.node.run, "last-good.conf"), "w") as file:
+            file.write("zork")
+        answer = self.ctl("reload")
+        self.assertEqual((answer.returncode, answer.stdout), (0, "Reloaded.\n"))
+        self.assertIn("devplugctl: cannot determine what will change: ", answer.stderr)
+        self.node.await_allocatable(a=2)
+
     def test_bad_file_is_not_sent(self):
         self.serve(static("a", 1))
         self.breaks()

@@ -204,8 +204,8 @@ static struct cordon *find_cordon(const struct groups *cordons, const char *ids)
 	return NULL;
 }
 
-/* Copies the cordons of the whole file that apply to a resource. The first of equal ones counts, but
- * one that is set by command only if no file sets it. */
+/* Copies the cordons of the whole file that apply to a resource. The first of equal ones counts,
+ * but one that is set by command only if no file sets it. */
 static int distribute_cordons(const struct config *config, struct declaration *declaration)
 {
 	for (size_t i = 0; i < config->cordon.count; i++) {

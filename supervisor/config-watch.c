@@ -110,20 +110,11 @@ static char *directory_of(const char *path)
 	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
-static int make_absolute(const char *path, char **ret)
-{
-	_cleanup_free_ char *here = *path == '/' ? NULL : realpath(".", NULL);
-
-	if (*path != '/' && !here)
-		return -ENOMEM;
-	return format_text(ret, "%s%s%s", here ?: "", here ? "/" : "", path);
-}
-
 /* Watches the directory that the path is in, and each link on the way to it. */
 static int add_way(struct config_watch *watch, const char *path)
 {
-	_cleanup_free_ char *way = NULL;
-	int r = make_absolute(path, &way);
+	_cleanup_free_ char *way = strdup(path);
+	int r = way ? 0 : -ENOMEM;
 
 	for (unsigned links = 0; r >= 0 && links <= SYSROOT_LINKS_MAX; links++) {
 		_cleanup_free_ char *directory = directory_of(way);

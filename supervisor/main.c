@@ -25,6 +25,23 @@
 
 static struct arguments arg = { .config_file = DEFAULT_CONFIG_FILE };
 
+/* Makes the path absolute, so that it is the same file for clients and for later reloads. Returns 0
+ * or negative errno. */
+static int find_config_file(void)
+{
+	_cleanup_free_ char *here = *arg.config_file == '/' ? NULL : realpath(".", NULL);
+	static char *path;
+	int r;
+
+	if (*arg.config_file == '/')
+		return 0;
+	r = here ? format_text(&path, "%s/%s", streq(here, "/") ? "" : here, arg.config_file)
+		 : -errno;
+	if (r >= 0)
+		arg.config_file = path;
+	return r;
+}
+
 static void print_entries(const struct report *report, const char *kind)
 {
 	for (size_t i = 0; i < report->count; i++) {
@@ -278,6 +295,12 @@ int main(int argc, char *argv[])
 	if (r <= 0)
 		return r < 0 ? EXIT_USAGE : EXIT_SUCCESS;
 	if (arg.action == ACTION_RUN) {
+		r = find_config_file();
+		if (r < 0) {
+			(void)fprintf(
+				stderr, "cannot find %s: %s\n", arg.config_file, strerror(-r));
+			return EXIT_FAILURE;
+		}
 		block_signals();
 		if (arg.standby && !stand_by(&r))
 			return r;

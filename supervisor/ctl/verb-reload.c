@@ -38,29 +38,15 @@ int print_unanswered(const struct daemon_state *daemon)
 	return daemon->running ? EXIT_FAILURE : EXIT_NOT_RUNNING;
 }
 
-/* The path of the daemon's file in this process's view, or NULL. */
-static char *daemon_config_path(const struct daemon_state *daemon)
-{
-	const char *used = text_of(daemon->root, "config_file");
-	long long pid = integer_of(daemon->root, "pid");
-	char *path;
-
-	if (*used == '/')
-		return strdup(used);
-	return format_text(&path, "/proc/%lld/cwd/%s", pid, used) < 0 ? NULL : path;
-}
-
 int require_config_file(
 	const struct command_line *line, const struct daemon_state *daemon, struct error *error)
 {
 	const char *used = text_of(daemon->root, "config_file");
-	_cleanup_free_ char *path = NULL;
 	struct stat in_use, named;
 
 	if (!line->config_file || !daemon->running || !*used || streq(used, line->config_file))
 		return 0;
-	path = daemon_config_path(daemon);
-	if (!path || stat(path, &in_use) < 0 || stat(line->config_file, &named) < 0 ||
+	if (stat(used, &in_use) < 0 || stat(line->config_file, &named) < 0 ||
 		(in_use.st_dev == named.st_dev && in_use.st_ino == named.st_ino))
 		return 0;
 	return error_set(

@@ -175,7 +175,7 @@ class Reload(ToolTest):
         answer = self.run_tool("devplugctl", "-c", same, "reload", config=False)
         self.assertEqual((answer.returncode, answer.stderr), (0, ""))
 
-    def test_a_relative_name_is_found_where_devplugd_runs(self):
+    def test_a_relative_name_is_that_of_the_directory_where_devplugd_started(self):
         self.node.configure(static("a", 1))
         self.node.prefix = ["env", "-C", self.node.dir]
         self.node.start_kubelet()
@@ -183,13 +183,15 @@ class Reload(ToolTest):
         self.node.start()
         self.node.config = config
         self.node.await_serving()
-        self.assertEqual(self.node.state()["config_file"], "devplugd.conf")
+        self.assertEqual(self.node.state()["config_file"], config)
         answer = self.ctl("reload")
         self.assertEqual((answer.returncode, answer.stderr), (0, ""))
         other = shutil.copy(config, self.node.path("other.conf"))
         answer = self.run_tool("devplugctl", "-c", other, "reload", config=False)
         self.assertEqual((answer.returncode, answer.stderr), (
-            1, f"devplugctl: devplugd runs with devplugd.conf, not with {other}\n"))
+            1, f"devplugctl: devplugd runs with {config}, not with {other}\n"))
+        self.assertEqual(self.run_tool("devplugctl", "--runtime-dir", self.node.run, "cordon", "a-0", config=False).returncode, 0)
+        self.node.await_allocatable(a=0)
 
     def test_changes_that_are_not_known(self):
         """The saved configuration is not valid, so nothing is said about changes."""

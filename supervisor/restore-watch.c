@@ -7,7 +7,10 @@
  */
 #include "supervisor/restore-watch.h"
 
+#include <fcntl.h>
+
 #include "common/log.h"
+#include "configuration/last-accepted.h"
 #include "drivers/host/watch.h"
 #include "supervisor/books/dra-claims.h"
 #include "supervisor/books/plugin-metadata.h"
@@ -37,8 +40,7 @@ struct restore_watch {
 
 static void write_again(struct manager *manager)
 {
-	if (!manager->on_last_accepted)
-		keep_configuration(manager);
+	keep_configuration(manager);
 	for (size_t i = 0; i < manager->n_children; i++) {
 		saved_health_write_again(&manager->children[i]->health);
 		saved_health_write_again(&manager->children[i]->list);
@@ -47,14 +49,31 @@ static void write_again(struct manager *manager)
 	manager_changed(manager);
 }
 
+/* Writes the saved configuration again if only its file was removed. One that could not be written
+ * is missing, too, and is tried again elsewhere. Returns whether it was restored. */
+static bool restore_configuration(struct manager *manager)
+{
+	if (manager->keep_failed ||
+		faccessat(runtime_files_directory(manager->files), LAST_ACCEPTED_FILE, F_OK,
+			AT_SYMLINK_NOFOLLOW) >= 0 ||
+		errno != ENOENT)
+		return false;
+	keep_configuration(manager);
+	return !manager->keep_failed;
+}
+
 /* Returns 1 if something was missing and has been restored, 0 if nothing was, or negative errno. */
 static int restore(struct manager *manager, struct error *error)
 {
+	bool kept;
 	int restored, r;
 
 	restored = runtime_files_restore(manager->files, error);
-	if (restored < 0 || (restored == 0 && request_server_is_there(manager->requests)))
+	if (restored < 0)
 		return restored;
+	kept = restored == 0 && restore_configuration(manager);
+	if (restored == 0 && request_server_is_there(manager->requests))
+		return kept;
 	r = request_server_listen(manager->requests);
 	if (restored > 0)
 		write_again(manager);

@@ -2,11 +2,12 @@
 """A file that is broken or missing when devplugd starts again (P1)."""
 import os
 import re
+import shutil
 import signal
 import stat
 import unittest
 
-from node import static
+from node import static, until
 from tool import ToolTest
 
 
@@ -29,6 +30,15 @@ class LastAccepted(ToolTest):
                 self.assertIn("last accepted configuration", self.ctl("status").stdout)
                 self.assertEqual(self.ctl("check").stdout,
                                  f"{self.node.config} is not valid; the last accepted configuration is applied\n")
+        # The file that devplugd runs on is restored, too.
+        gone = self.node.path("gone")
+        for victim in (self.last(), self.node.run):
+            os.rename(victim, gone)
+            until(lambda: os.path.exists(self.last()), "the configuration to be saved again")
+            (shutil.rmtree if os.path.isdir(gone) else os.unlink)(gone)
+        self.node.stop(signal.SIGKILL)
+        self.node.start()
+        self.node.await_allocatable(a=2, b=1)
         # It is one to check, and to mend.
         self.assertEqual(self.run_tool("devplugd", "--check").returncode, 78)
         self.node.configure(static("a", 3))

@@ -202,7 +202,7 @@ class Supervision(NodeTest):
 
         until(lambda: files <= set(os.listdir(self.node.run)), "the files")
         for count, victim in enumerate((self.node.run, os.path.join(self.node.run, "lock"),
-                                        os.path.join(self.node.run, "health"),
+                                        os.path.join(self.node.run, "health"), os.path.join(self.node.run, "last-good.conf"),
                                         os.path.join(self.node.run, "control")), 1):
             # At once: devplugd would restore the first files before the last are removed.
             os.rename(victim, gone)

@@ -107,6 +107,42 @@ const struct child *cleaning_run_ready_child(const struct cleaning *cleaning, co
 		: NULL;
 }
 
+static bool is_shared(const struct child *child)
+{
+	const struct declaration *declaration = child ? child_declaration(child) : NULL;
+
+	return declaration && declaration->overlap == OVERLAP_SHARED;
+}
+
+/* The device may have moved from another resource, which cannot clean it any more. It has not if
+ * both share it. */
+static bool is_dirty_elsewhere(
+	const struct cleaning *cleaning, const struct child *child, const char *id)
+{
+	for (size_t i = 0; i < cleaning->devices.count; i++) {
+		const struct dirty *dirty = cleaning->devices.items[i];
+
+		if (!dirty->clean && streq(dirty->id, id) &&
+			!(is_shared(child) &&
+				is_shared(manager_find_child(cleaning->manager, dirty->resource))))
+			return true;
+	}
+	return false;
+}
+
+int cleaning_run_add(struct cleaning *cleaning, const struct child *child, const char *id,
+	struct dirty **ret)
+{
+	const char *name = child->resource->name;
+	bool is_new = !dirty_devices_find(&cleaning->devices, name, id);
+	bool elsewhere = is_new && is_dirty_elsewhere(cleaning, child, id);
+	int r = dirty_devices_add(&cleaning->devices, name, id, ret);
+
+	if (r >= 0 && elsewhere)
+		(*ret)->clean = false;
+	return r;
+}
+
 static size_t count_running(const struct cleaning *cleaning, const char *resource)
 {
 	size_t n = 0;

@@ -68,6 +68,11 @@ const struct child *cleaning_run_ready_child(const struct cleaning *cleaning, co
 void cleaning_run_device_of(
 	const struct child *child, const char *offered, char ret[OFFERED_ID_MAX + 1]);
 
+/* As dirty_devices_add(), of the process. A device that is dirty as one of another resource is
+ * added as dirty. */
+int cleaning_run_add(struct cleaning *cleaning, const struct child *child, const char *id,
+	struct dirty **ret);
+
 /* The rest of the time limit, in whole seconds. */
 int64_t cleaning_run_seconds_left(const struct dirty *dirty, const struct declaration *declaration);
 

@@ -118,7 +118,7 @@ static int admit_id(struct cleaning *cleaning, const struct start *start, const 
 	int r;
 
 	cleaning_run_device_of(start->child, offered, id);
-	r = dirty_devices_add(&cleaning->devices, start->child->resource->name, id, &dirty);
+	r = cleaning_run_add(cleaning, start->child, id, &dirty);
 	if (r >= 0)
 		r = find_user(cleaning, dirty, offered, &own, &user);
 	if (r >= 0)

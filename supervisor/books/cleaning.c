@@ -234,7 +234,7 @@ static void find_claims(struct cleaning *cleaning)
 		if (!child || dra_claim_is_admin(device))
 			continue;
 		cleaning_run_device_of(child, text_of(device, "id"), id);
-		(void)dirty_devices_add(&cleaning->devices, child->resource->name, id, &dirty);
+		(void)cleaning_run_add(cleaning, child, id, &dirty);
 	}
 }
 
@@ -254,8 +254,7 @@ static void find_unknown(struct cleaning *cleaning, uint64_t *ret_written_at)
 		if (!child || strlen(checkpoint->rows[i].id) > OFFERED_ID_MAX)
 			continue;
 		cleaning_run_device_of(child, checkpoint->rows[i].id, id);
-		(void)dirty_devices_add(
-			&cleaning->devices, checkpoint->rows[i].resource, id, &dirty);
+		(void)cleaning_run_add(cleaning, child, id, &dirty);
 	}
 }
 
@@ -380,7 +379,7 @@ static int take_devices(struct cleaning *cleaning, const struct child *child,
 
 	for (size_t i = 0; i < ids->count && r >= 0; i++) {
 		cleaning_run_device_of(child, ids->items[i], id);
-		r = dirty_devices_add(&cleaning->devices, child->resource->name, id, &dirty);
+		r = cleaning_run_add(cleaning, child, id, &dirty);
 		if (r < 0)
 			return error_set(error, r, "%s",
 				r == -ENOSPC ? "too many devices wait to be cleaned"
@@ -533,7 +532,7 @@ static int admit_claim(struct cleaning *cleaning, const struct child *child, con
 	int r;
 
 	cleaning_run_device_of(child, offered, id);
-	r = dirty_devices_add(&cleaning->devices, child->resource->name, id, ret);
+	r = cleaning_run_add(cleaning, child, id, ret);
 	if (r >= 0)
 		r = usage_of(cleaning, *ret, &usage);
 	if (r >= 0 && usage.live.count == 0)

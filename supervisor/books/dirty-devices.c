@@ -95,15 +95,6 @@ static int forget_oldest(struct dirty_devices *devices, const char *resource)
 	return 0;
 }
 
-/* The device may have moved from another resource, which cannot clean it any more. */
-static bool is_dirty_elsewhere(const struct dirty_devices *devices, const char *id)
-{
-	for (size_t i = 0; i < devices->count; i++)
-		if (!devices->items[i]->clean && streq(devices->items[i]->id, id))
-			return true;
-	return false;
-}
-
 int dirty_devices_add(
 	struct dirty_devices *devices, const char *resource, const char *id, struct dirty **ret)
 {
@@ -128,8 +119,7 @@ int dirty_devices_add(
 	dirty = r < 0 ? NULL : calloc(1, sizeof(*dirty));
 	if (!dirty)
 		return -ENOMEM;
-	dirty->clean =
-		!dirty_devices_incomplete(devices, resource) && !is_dirty_elsewhere(devices, id);
+	dirty->clean = !dirty_devices_incomplete(devices, resource);
 	dirty->resource = strdup(resource);
 	dirty->id = strdup(id);
 	if (!dirty->resource || !dirty->id) {

@@ -72,9 +72,9 @@ struct dirty *dirty_devices_find(
 bool dirty_devices_incomplete(const struct dirty_devices *devices, const char *resource);
 
 /* Finds it, or adds it: as clean, or as dirty with an unknown user, if the resource's list is
- * incomplete, or the device is dirty as one of another resource. If the resource has
- * DIRTY_DEVICES_MAX, one that no pod has is forgotten. Returns 0, -ENOMEM, -EINVAL for an id that
- * is not UTF-8, or -ENOSPC: pods have all of them, or they are being cleaned, or could not be. */
+ * incomplete. If the resource has DIRTY_DEVICES_MAX, one that no pod has is forgotten. Returns 0,
+ * -ENOMEM, -EINVAL for an id that is not UTF-8, or -ENOSPC: pods have all of them, or they are
+ * being cleaned, or could not be. */
 int dirty_devices_add(
 	struct dirty_devices *devices, const char *resource, const char *id, struct dirty **ret);
 

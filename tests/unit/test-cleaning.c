@@ -165,7 +165,7 @@ static const struct claimant_operations operations = {
 static struct strings command;
 static struct resource_config config;
 static struct manager manager;
-static struct child *children[] = { &child };
+static struct child *children[] = { &child, &other_child };
 static struct arbiter *arbiter;
 static sd_event *event;
 static int process = -EBADF;
@@ -185,7 +185,7 @@ static int setup_devices(void **state)
 	config.declaration.release.command = command;
 	resource.accepted = &config;
 	manager.children = children;
-	manager.n_children = 1;
+	manager.n_children = ARRAY_SIZE(children);
 	cleaning.manager = &manager;
 	question.result = 1;
 	assert_int_equal(sd_event_new(&event), 0);
@@ -329,6 +329,44 @@ static void test_failures(void **state)
 	}
 }
 
+/* Whether a pod of the other resource gets a device that is dirty as one of the first, uncleaned,
+ * with that overlap. */
+static bool gets_uncleaned(enum overlap first, enum overlap second)
+{
+	struct resource_config second_config = { .declaration.overlap = second };
+	const struct usage usage = { 0 };
+	struct error error = { 0 };
+	struct dirty *dirty;
+
+	config.declaration.overlap = first;
+	other.accepted = &second_config;
+	assert_int_equal(cleaning_run_add(&cleaning, &other_child, "gpu-0", &dirty), 0);
+	if (!dirty->clean)
+		assert_int_equal(strings_add_once(&dirty->users, "unknown"), 0);
+	other.accepted = NULL;
+	config.declaration.overlap = OVERLAP_NONE;
+	if (cleaning_starts_admit(&cleaning, dirty, "pod", &usage, &error) > 0) {
+		dirty_devices_remove(&cleaning.devices, dirty);
+		return true;
+	}
+	dirty_devices_remove(&cleaning.devices, dirty);
+	return false;
+}
+
+/* A device that has moved to another resource is as dirty as it was; one that both share is not,
+ * because pods may use it at the same time. */
+static void test_device_of_two_resources(void **state)
+{
+	struct dirty *dirty;
+
+	assert_false(gets_uncleaned(OVERLAP_NONE, OVERLAP_NONE));
+	assert_false(gets_uncleaned(OVERLAP_EXCLUSIVE, OVERLAP_EXCLUSIVE));
+	assert_false(gets_uncleaned(OVERLAP_NONE, OVERLAP_SHARED));
+	assert_true(gets_uncleaned(OVERLAP_SHARED, OVERLAP_SHARED));
+	assert_int_equal(cleaning_run_add(&cleaning, &other_child, "gpu-9", &dirty), 0);
+	assert_true(dirty->clean);
+}
+
 /* The reason why a device waits ends with the wait. */
 static void test_reasons(void **state)
 {
@@ -349,6 +387,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_pauses_while_it_is_open, setup_devices, teardown_devices),
 		cmocka_unit_test_setup_teardown(test_failures, setup_devices, teardown_devices),
+		cmocka_unit_test_setup_teardown(
+			test_device_of_two_resources, setup_devices, teardown_devices),
 		cmocka_unit_test_teardown(test_reasons, teardown),
 	};
 

@@ -60,11 +60,14 @@ int cleaning_run_add_once(struct dirty_devices *devices, struct strings *strings
 	return strings_add(strings, text, strlen(text));
 }
 
-int64_t cleaning_run_seconds_left(const struct dirty *dirty, const struct declaration *declaration)
+int64_t cleaning_run_seconds_left(const struct cleaning *cleaning, const struct dirty *running)
 {
-	uint64_t end = dirty->since + declaration->release.timeout;
-	uint64_t now = now_usec(CLOCK_MONOTONIC);
+	const struct child *child = cleaning_run_ready_child(cleaning, running->resource);
+	uint64_t now = now_usec(CLOCK_MONOTONIC), end;
 
+	if (!child)
+		return 0;
+	end = running->since + child_declaration(child)->release.timeout;
 	return (int64_t)((end - MIN_OF(end, now) + USEC_PER_SEC - 1) / USEC_PER_SEC);
 }
 
@@ -130,8 +133,8 @@ static bool is_dirty_elsewhere(
 	return false;
 }
 
-int cleaning_run_add(struct cleaning *cleaning, const struct child *child, const char *id,
-	struct dirty **ret)
+int cleaning_run_add(
+	struct cleaning *cleaning, const struct child *child, const char *id, struct dirty **ret)
 {
 	const char *name = child->resource->name;
 	bool is_new = !dirty_devices_find(&cleaning->devices, name, id);
@@ -283,6 +286,7 @@ void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty)
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
 	if (!child || dirty->again > now ||
+		dirty_devices_find_running(&cleaning->devices, dirty->id) ||
 		count_running(cleaning, dirty->resource) >= CHILD_CLEANINGS_MAX)
 		return;
 	dirty->examine = dirty->unused_at == 0 || now - dirty->unused_at >= UNUSED_AGE;

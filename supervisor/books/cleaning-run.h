@@ -70,11 +70,11 @@ void cleaning_run_device_of(
 
 /* As dirty_devices_add(), of the process. A device that is dirty as one of another resource is
  * added as dirty. */
-int cleaning_run_add(struct cleaning *cleaning, const struct child *child, const char *id,
-	struct dirty **ret);
+int cleaning_run_add(
+	struct cleaning *cleaning, const struct child *child, const char *id, struct dirty **ret);
 
-/* The rest of the time limit, in whole seconds. */
-int64_t cleaning_run_seconds_left(const struct dirty *dirty, const struct declaration *declaration);
+/* The rest of the time limit of a program that runs, in whole seconds; 0: it is not known. */
+int64_t cleaning_run_seconds_left(const struct cleaning *cleaning, const struct dirty *running);
 
 /* Begins to clean a device that no pod uses now, unless that is impossible yet. It is examined
  * before. */

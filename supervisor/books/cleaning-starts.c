@@ -63,8 +63,8 @@ static bool is_shared_with(const struct usage *usage, const char *user)
 int cleaning_starts_admit(struct cleaning *cleaning, struct dirty *dirty, const char *user,
 	const struct usage *usage, struct error *error)
 {
-	const struct child *child = cleaning_run_ready_child(cleaning, dirty->resource);
 	bool known = strings_contain(&dirty->users, user);
+	const struct dirty *running;
 	int64_t left;
 
 	if (dirty->failure)
@@ -76,14 +76,13 @@ int cleaning_starts_admit(struct cleaning *cleaning, struct dirty *dirty, const 
 		cleaning_run_hasten(dirty);
 		cleaning_run_begin(cleaning, dirty);
 	}
-	left = dirty->number > 0 && child
-		? cleaning_run_seconds_left(dirty, child_declaration(child))
-		: 0;
+	running = dirty_devices_find_running(&cleaning->devices, dirty->id);
+	left = running ? cleaning_run_seconds_left(cleaning, running) : 0;
 	if (left > (int64_t)(RELEASE_SHORT / USEC_PER_SEC))
 		return error_set(error, -EBUSY,
 			"device %s is being cleaned after a pod, %lld s left; the kubelet will retry",
 			dirty->id, (long long)left);
-	return dirty->number == 0 &&
+	return !running &&
 		(known || dirty->clean || dirty->users.count == 0 || is_shared_with(usage, user));
 }
 
@@ -139,20 +138,19 @@ static int admit_id(struct cleaning *cleaning, const struct start *start, const 
 static void explain_wait(
 	const struct cleaning *cleaning, const struct start *start, char *ret, size_t size)
 {
-	const struct declaration *declaration = child_declaration(start->child);
-
 	(void)snprintf(ret, size,
 		"the kubelet's checkpoint does not show the pod that starts; the kubelet will retry");
-	for (size_t i = 0; i < start->ids.count && declaration; i++) {
+	for (size_t i = 0; i < start->ids.count; i++) {
 		char id[OFFERED_ID_MAX + 1];
-		const struct dirty *dirty;
+		const struct dirty *dirty, *running;
 
 		cleaning_run_device_of(start->child, start->ids.items[i], id);
+		running = dirty_devices_find_running(&cleaning->devices, id);
 		dirty = dirty_devices_find(&cleaning->devices, start->child->resource->name, id);
-		if (dirty && dirty->number > 0)
+		if (running)
 			(void)snprintf(ret, size,
 				"device %s is being cleaned after a pod, %lld s left; the kubelet will retry",
-				id, (long long)cleaning_run_seconds_left(dirty, declaration));
+				id, (long long)cleaning_run_seconds_left(cleaning, running));
 		else if (dirty && !dirty->clean && dirty->users.count > 0)
 			(void)snprintf(ret, size,
 				"device %s waits to be cleaned after a pod%s%s; the kubelet will retry",

@@ -494,6 +494,7 @@ void cleaning_child_gone(struct cleaning *cleaning, const struct child *child)
 	for (size_t i = 0; i < cleaning->devices.count; i++)
 		if (streq(cleaning->devices.items[i]->resource, child->resource->name))
 			cleaning->devices.items[i]->number = 0;
+	cleaning_run_look_soon(cleaning);
 }
 
 /* --- claims --- */
@@ -511,13 +512,12 @@ static void name_claim(const char *uid, char ret[static CLAIM_USER_MAX])
 
 static int say_wait(const struct cleaning *cleaning, const struct dirty *dirty, struct error *error)
 {
-	const struct child *child = cleaning_run_ready_child(cleaning, dirty->resource);
+	const struct dirty *running = dirty_devices_find_running(&cleaning->devices, dirty->id);
 
-	if (dirty->number > 0 && child)
+	if (running)
 		return error_set(error, -EBUSY,
 			"device %s is being cleaned after a pod, %lld s left; the kubelet will retry",
-			dirty->id,
-			(long long)cleaning_run_seconds_left(dirty, child_declaration(child)));
+			dirty->id, (long long)cleaning_run_seconds_left(cleaning, running));
 	return error_set(error, -EBUSY,
 		"device %s waits to be cleaned after a pod%s%s; the kubelet will retry", dirty->id,
 		dirty->open ? ": " : "", dirty->open ?: "");

@@ -45,10 +45,18 @@ struct dirty *dirty_devices_find(
 	return NULL;
 }
 
+struct dirty *dirty_devices_find_running(const struct dirty_devices *devices, const char *id)
+{
+	for (size_t i = 0; i < devices->count; i++)
+		if (devices->items[i]->number > 0 && streq(devices->items[i]->id, id))
+			return devices->items[i];
+	return NULL;
+}
+
 static bool is_free(const struct dirty *dirty)
 {
-	return !dirty->clean && dirty->due_at > 0 && dirty->number == 0 && !dirty->failure &&
-		dirty->taken_at == 0 && dirty->preparing.count == 0;
+	return !dirty->clean && dirty->due_at > 0 && dirty->number == 0 && dirty->taken_at == 0 &&
+		dirty->preparing.count == 0;
 }
 
 bool dirty_devices_incomplete(const struct dirty_devices *devices, const char *resource)
@@ -70,7 +78,8 @@ static struct dirty *find_oldest(const struct dirty_devices *devices, const char
 			continue;
 		if (incomplete && dirty->clean && dirty->number == 0)
 			return dirty;
-		if (is_free(dirty) && (!oldest || dirty->due_at < oldest->due_at))
+		if (is_free(dirty) && !dirty->failure &&
+			(!oldest || dirty->due_at < oldest->due_at))
 			oldest = dirty;
 	}
 	return oldest;
@@ -147,7 +156,7 @@ void dirty_devices_remove_elsewhere(struct dirty_devices *devices, const struct 
 	for (size_t i = devices->count; i > 0; i--) {
 		struct dirty *other = devices->items[i - 1];
 
-		if (other != dirty && streq(other->id, dirty->id))
+		if (other != dirty && streq(other->id, dirty->id) && is_free(other))
 			dirty_devices_remove(devices, other);
 	}
 }

@@ -68,6 +68,9 @@ int dirty_devices_close(struct dirty_devices *devices);
 struct dirty *dirty_devices_find(
 	const struct dirty_devices *devices, const char *resource, const char *id);
 
+/* The one that is cleaned now as a device of any resource, or NULL. */
+struct dirty *dirty_devices_find_running(const struct dirty_devices *devices, const char *id);
+
 /* Whether a device of the resource that is not among these may be dirty. Then clean ones stay. */
 bool dirty_devices_incomplete(const struct dirty_devices *devices, const char *resource);
 
@@ -80,7 +83,8 @@ int dirty_devices_add(
 
 void dirty_devices_remove(struct dirty_devices *devices, struct dirty *dirty);
 
-/* The device was cleaned: removes what other resources have noted about it. */
+/* The device was cleaned: removes what other resources have noted about it, unless they clean it
+ * now, or a pod uses it, or may get it. */
 void dirty_devices_remove_elsewhere(struct dirty_devices *devices, const struct dirty *dirty);
 
 /* Frees all. */

@@ -367,6 +367,34 @@ static void test_device_of_two_resources(void **state)
 	assert_true(dirty->clean);
 }
 
+/* Two resources offer the device, one cleans it, and the other has to wait with its own program
+ * and its pods. */
+static void test_cleaned_elsewhere(void **state)
+{
+	struct dirty *dirty = cleaning.devices.items[0], *elsewhere;
+	struct control_message message = CHILD_MESSAGE_INIT(CHILD_CLEANED);
+	const struct usage usage = { 0 };
+	struct error error = { 0 };
+
+	assert_int_equal(cleaning_run_add(&cleaning, &other_child, "gpu-0", &elsewhere), 0);
+	elsewhere->number = ++cleaning.number;
+	dirty->unused_at = now_usec(CLOCK_MONOTONIC);
+	cleaning_run_begin(&cleaning, dirty);
+	assert_int_equal(dirty->number, 0);
+	assert_string_equal(cleaned(), "");
+	assert_int_equal(strings_add_once(&dirty->users, "pod"), 0);
+	assert_int_equal(cleaning_starts_admit(&cleaning, dirty, "pod", &usage, &error), 0);
+	/* Its program runs on. */
+	dirty_devices_remove_elsewhere(&cleaning.devices, dirty);
+	assert_ptr_equal(dirty_devices_find(&cleaning.devices, other.name, "gpu-0"), elsewhere);
+	message.phase = CHILD_CLEANED_LATER;
+	message.number = elsewhere->number;
+	assert_true(cleaning_take(&cleaning, &other_child, &message));
+	assert_int_equal(cleaning_starts_admit(&cleaning, dirty, "pod", &usage, &error), 1);
+	cleaning_run_begin(&cleaning, dirty);
+	assert_string_equal(cleaned(), "gpu-0");
+}
+
 /* The reason why a device waits ends with the wait. */
 static void test_reasons(void **state)
 {
@@ -389,6 +417,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_failures, setup_devices, teardown_devices),
 		cmocka_unit_test_setup_teardown(
 			test_device_of_two_resources, setup_devices, teardown_devices),
+		cmocka_unit_test_setup_teardown(
+			test_cleaned_elsewhere, setup_devices, teardown_devices),
 		cmocka_unit_test_teardown(test_reasons, teardown),
 	};
 

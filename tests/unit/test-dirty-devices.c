@@ -116,6 +116,13 @@ static void test_moved_device(void **state)
 	(void)add("v.e/other", "gpu-1");
 	moved = add("v.e/other", "gpu-0");
 	assert_int_equal(moved->users.count, 0);
+	/* A pod uses it. */
+	dirty_devices_remove_elsewhere(&devices, moved);
+	assert_int_equal(devices.count, 3);
+	dirty->due_at = dirty->number = 1;
+	dirty_devices_remove_elsewhere(&devices, moved);
+	assert_int_equal(devices.count, 3);
+	dirty->number = 0;
 	dirty_devices_remove_elsewhere(&devices, moved);
 	assert_int_equal(devices.count, 2);
 	assert_null(dirty_devices_find(&devices, "v.e/gpu", "gpu-0"));

@@ -84,7 +84,6 @@ static void write_xids(struct output *output, const struct gpu *gpu)
 static void write_gpu(struct output *output, const struct gpu *gpu)
 {
 	begin_device(output, gpu->address, false);
-	write_text_property(output, "uuid", gpu->uuid);
 	write_number_property(output, "lost", gpu->lost);
 	write_reading(output, "recovery", &gpu->recovery);
 	write_reading(output, "remap_pending", &gpu->remap_pending);
@@ -130,7 +129,6 @@ static int report(const struct gpus *gpus)
 	struct output output;
 
 	begin_document(&output);
-	write_text_property(&output, "driver", gpus->driver);
 	write_number_property(&output, "unopened", gpus->n_unopened);
 	if (gpus->failure != NVML_OK)
 		write_text_property(

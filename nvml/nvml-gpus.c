@@ -75,9 +75,6 @@ static void open_gpu(struct gpus *gpus, unsigned index)
 		return;
 	}
 	make_address(&info, gpu->address);
-	if (nvml->uuid(gpu->device, gpu->uuid, sizeof(gpu->uuid)) != NVML_OK)
-		gpu->uuid[0] = '\0';
-	gpu->uuid[sizeof(gpu->uuid) - 1] = '\0';
 	register_events(gpus, gpu);
 	gpus->count++;
 }
@@ -97,10 +94,6 @@ int gpus_open(
 	*ret_result = result;
 	if (result != NVML_OK)
 		return -EIO;
-	if (!nvml->driver_version ||
-		nvml->driver_version(gpus->driver, sizeof(gpus->driver)) != NVML_OK)
-		gpus->driver[0] = '\0';
-	gpus->driver[sizeof(gpus->driver) - 1] = '\0';
 	if (!nvml->event_set_create || !nvml->event_wait ||
 		nvml->event_set_create(&gpus->events) != NVML_OK)
 		gpus->events = NULL;

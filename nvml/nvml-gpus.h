@@ -37,7 +37,6 @@ struct reading {
 struct gpu {
 	nvml_device device;
 	char address[ADDRESS_MAX]; /* as in /sys: "0000:3b:00.0" */
-	char uuid[UUID_MAX];
 	bool lost;
 	bool needs_reset;
 	struct reading recovery, remap_pending, remap_failure, remapped_correctable,
@@ -54,7 +53,6 @@ struct gpu {
 
 struct gpus {
 	const struct nvml *nvml;
-	char driver[80];
 	struct gpu items[GPUS_MAX];
 	unsigned count;
 	/* Indices of the GPUs that could not be opened; they have no name. */

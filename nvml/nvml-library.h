@@ -90,14 +90,12 @@ enum nvml_link_remote { NVML_REMOTE_GPU = 0, NVML_REMOTE_SWITCH = 2 };
 /* "Name" stands for nvmlName. Functions of the first list are required. */
 #define NVML_REQUIRED(X)                                                                    \
 	X(init, "nvmlInit_v2", (void))                                                      \
-	X(shut_down, "nvmlShutdown", (void))                                                \
 	X(count, "nvmlDeviceGetCount_v2", (unsigned *count))                                \
 	X(by_index, "nvmlDeviceGetHandleByIndex_v2", (unsigned index, nvml_device *device)) \
 	X(uuid, "nvmlDeviceGetUUID", (nvml_device device, char *uuid, unsigned size))       \
 	X(pci_info, "nvmlDeviceGetPciInfo_v3", (nvml_device device, struct nvml_pci_info * info))
 
 #define NVML_OPTIONAL(X)                                                                      \
-	X(driver_version, "nvmlSystemGetDriverVersion", (char *version, unsigned size))       \
 	X(name, "nvmlDeviceGetName", (nvml_device device, char *name, unsigned size))         \
 	X(field_values, "nvmlDeviceGetFieldValues",                                           \
 		(nvml_device device, int count, struct nvml_field_value *values))             \

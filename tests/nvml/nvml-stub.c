@@ -3,7 +3,7 @@
  * A stand-in for NVIDIA's library. What it reports is in the file "nvml-state" beside it, which is
  * read at each call, so that a test changes a GPU by replacing the file:
  *
- *   driver VERSION                     gpu ADDRESS UUID
+ *   gpu ADDRESS UUID
  *   fail CALL RESULT                   hang CALL            crash CALL          leak CALL
  *   lost ADDRESS [RESULT]              field ADDRESS FIELD VALUE
  *   fabric ADDRESS STATE STATUS        mig ADDRESS MODE
@@ -161,12 +161,6 @@ EXPORT unsigned nvmlInit_v2(void)
 	return enter("nvmlInit_v2");
 }
 
-EXPORT unsigned nvmlShutdown(void);
-EXPORT unsigned nvmlShutdown(void)
-{
-	return OK;
-}
-
 EXPORT unsigned nvmlDeviceGetCount_v2(unsigned *count);
 EXPORT unsigned nvmlDeviceGetCount_v2(unsigned *count)
 {
@@ -234,17 +228,6 @@ EXPORT const char *nvmlErrorString(unsigned result)
 }
 
 #ifndef STUB_OLD
-EXPORT unsigned nvmlSystemGetDriverVersion(char *version, unsigned size);
-EXPORT unsigned nvmlSystemGetDriverVersion(char *version, unsigned size)
-{
-	static struct state state;
-	char *words[WORDS_MAX];
-
-	read_state(&state);
-	copy_text(version, size, next_line(&state, "driver", words) > 1 ? words[1] : "0.0");
-	return enter("nvmlSystemGetDriverVersion");
-}
-
 struct field_value {
 	unsigned field, scope;
 	long long timestamp, latency;

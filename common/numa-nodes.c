@@ -7,6 +7,8 @@
 
 #include <dirent.h>
 
+#include "common/text.h"
+
 #define NODES_DIRECTORY "/sys/devices/system/node"
 #define NUMBER_MAX      65535U
 
@@ -104,9 +106,7 @@ json_t *numa_cpus_read(const char *root)
 		return NULL;
 	stream = opendir(path);
 	while (stream && r >= 0 && (entry = readdir(stream))) {
-		const char *number = startswith(entry->d_name, "node");
-
-		if (number && *number && !number[strspn(number, "0123456789")])
+		if (text_is_number(startswith(entry->d_name, "node")))
 			r = add_cpus(cpus, root, entry->d_name);
 	}
 	if (stream)

@@ -51,6 +51,11 @@ bool text_is_plain(const char *text)
 	return true;
 }
 
+bool text_is_number(const char *text)
+{
+	return text && *text && !text[strspn(text, "0123456789")];
+}
+
 void text_sanitize(char *text)
 {
 	size_t length;

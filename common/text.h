@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Cleans untrusted text (from children, hardware, the kubelet) before it reaches a terminal, a log
- * line or a JSON file.
+ * Checks untrusted text (from children, hardware, the kubelet), and cleans it before it reaches a
+ * terminal, a log line or a JSON file.
  */
 
 #include "common/util.h"
@@ -11,6 +11,9 @@
 /* Whether the text is UTF-8 without control characters, and without characters that reorder or
  * break a line or have no width. */
 bool text_is_plain(const char *text);
+
+/* Whether the text is one decimal digit or more. NULL is none. */
+bool text_is_number(const char *text);
 
 /* Replaces, in place, each byte that text_is_plain() does not allow by '?'. The length stays. */
 void text_sanitize(char *text);

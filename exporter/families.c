@@ -8,6 +8,7 @@
 #include "common/counters.h"
 #include "common/finding.h"
 #include "common/json-read.h"
+#include "common/text.h"
 #include "exporter/families-eviction.h"
 #include "exporter/own-process.h"
 #include "exporter/placement.h"
@@ -589,9 +590,7 @@ static void write_value(struct exposition *out, const struct label *labels, size
 /* At most 5 digits, so that a malicious process cannot invent labels. */
 static bool is_code(const char *text)
 {
-	size_t length = strlen(text);
-
-	return length > 0 && length <= 5 && !text[strspn(text, "0123456789")];
+	return text_is_number(text) && strlen(text) <= 5;
 }
 
 static void write_measured(const struct scrape *scrape, struct exposition *out)

@@ -6,6 +6,7 @@
  */
 #include <ctype.h>
 
+#include "common/text.h"
 #include "drivers/drm/drm.h"
 #include "drivers/host/sysroot.h"
 
@@ -27,7 +28,7 @@ static const char *entry_number(const char *name, const char *prefix)
 {
 	const char *number = startswith(name, prefix);
 
-	return number && *number && !number[strspn(number, "0123456789")] ? number : NULL;
+	return text_is_number(number) ? number : NULL;
 }
 
 static struct gpu *find_gpu(struct gpus *gpus, const char *directory)
@@ -159,7 +160,7 @@ static bool is_part(const char *directory)
 	if (!end)
 		return false;
 	end += strlen(infix);
-	return (*end == '.' || *end == '_') && end[1] && !end[1 + strspn(end + 1, "0123456789")];
+	return (*end == '.' || *end == '_') && text_is_number(end + 1);
 }
 
 /* A part of a GPU that the compute driver does not know has nothing to identify it. */

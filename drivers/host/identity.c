@@ -11,6 +11,7 @@
 
 #include <ctype.h>
 
+#include "common/text.h"
 #include "drivers/host/sysfs-walk.h"
 
 #define VIRTUAL "/sys/devices/virtual/"
@@ -36,11 +37,6 @@ _printf_(2, 3) static void append(struct path_state *state, const char *format, 
 	va_start(ap, format);
 	(void)vsnprintf(state->text + length, sizeof(state->text) - length, format, ap);
 	va_end(ap);
-}
-
-static bool is_number(const char *text)
-{
-	return *text && !text[strspn(text, "0123456789")];
 }
 
 /* Length of the name without the number at its end ("wq0.1", "controlC0", "iTCO_wdt.1.auto"). */
@@ -95,9 +91,7 @@ static int position_of(
 
 static bool is_root_hub(const char *name)
 {
-	const char *number = startswith(name, "usb");
-
-	return number && is_number(number);
+	return text_is_number(startswith(name, "usb"));
 }
 
 /* "1-1.4" */

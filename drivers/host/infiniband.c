@@ -6,6 +6,7 @@
  */
 #include "drivers/host/infiniband.h"
 
+#include "common/text.h"
 #include "drivers/host/node-state.h"
 #include "drivers/host/sysroot.h"
 
@@ -46,13 +47,9 @@ static int watch(struct scan *scan)
 /* Which kind of node an entry of a class is, or INFINIBAND_NODES. */
 static unsigned kind_of(unsigned nodes, const char *entry)
 {
-	for (unsigned i = 0; i < INFINIBAND_NODES; i++) {
-		const char *number = startswith(entry, infiniband_node_names[i]);
-
-		if (nodes & 1U << i && number && *number &&
-			number[strspn(number, "0123456789")] == '\0')
+	for (unsigned i = 0; i < INFINIBAND_NODES; i++)
+		if (nodes & 1U << i && text_is_number(startswith(entry, infiniband_node_names[i])))
 			return i;
-	}
 	return INFINIBAND_NODES;
 }
 

@@ -380,10 +380,9 @@ static int find_controllers(const char *root, const char *directory, struct stri
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
 	for (size_t i = 0; i < names.count && r >= 0; i++) {
-		const char *number = startswith(names.items[i], "nvme");
 		_cleanup_free_ char *path = NULL;
 
-		if (!number || !*number || number[strspn(number, "0123456789")])
+		if (!text_is_number(startswith(names.items[i], "nvme")))
 			continue;
 		r = join(subsystem, names.items[i], &path);
 		if (r >= 0)

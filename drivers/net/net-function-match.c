@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 #include <linux/if_arp.h>
 
+#include "common/text.h"
 #include "drivers/host/glob.h"
 #include "drivers/host/selector.h"
 #include "drivers/net/net-function.h"
@@ -48,8 +49,7 @@ static bool is_auxiliary_name(const char *value)
 {
 	const char *first = strchr(value, '.'), *last = strrchr(value, '.');
 
-	return first && first > value && last > first + 1 && last[1] &&
-		!last[1 + strspn(last + 1, "0123456789")];
+	return first && first > value && last > first + 1 && text_is_number(last + 1);
 }
 
 int function_check_address(const char *value, struct error *error)

@@ -11,6 +11,8 @@
 
 #include <inttypes.h>
 
+#include "common/text.h"
+
 /* --- the catalogue --- */
 
 enum xid_action { XID_NOTHING, XID_RESET, XID_REBOOT, XID_HARDWARE, XID_SUPPORT };
@@ -132,7 +134,7 @@ bool nvidia_report_number(const struct device *report, const char *name, unsigne
 {
 	const char *text = nvidia_report_property(report, name);
 
-	if (!text || !*text || text[strspn(text, "0123456789")])
+	if (!text_is_number(text))
 		return false;
 	*ret = strtoul(text, NULL, 10);
 	return true;

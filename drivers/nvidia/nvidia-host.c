@@ -269,7 +269,7 @@ static bool number_behind(const char *name, const char *prefix, unsigned *ret)
 {
 	const char *digits = startswith(name, prefix);
 
-	if (!digits || !*digits || digits[strspn(digits, "0123456789")] || strlen(digits) > 6)
+	if (!text_is_number(digits) || strlen(digits) > 6)
 		return false;
 	*ret = (unsigned)strtoul(digits, NULL, 10);
 	return true;

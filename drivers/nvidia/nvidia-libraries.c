@@ -7,6 +7,7 @@
  */
 #include "drivers/nvidia/nvidia-host.h"
 
+#include "common/text.h"
 #include "drivers/host/sysroot.h"
 
 /* Far more than any version has. */
@@ -49,11 +50,6 @@ static const char *suffix_of(const char *name)
 	const char *end = startswith(name, "lib") ? strstr(name, ".so.") : NULL;
 
 	return end ? end + strlen(".so.") : NULL;
-}
-
-static bool is_number(const char *text)
-{
-	return *text && !text[strspn(text, "0123456789")];
 }
 
 static bool is_of_version(const char *name, const char *version)
@@ -111,7 +107,7 @@ static int add_names(struct scan *scan, const char *directory, const struct stri
 	for (size_t i = 0; i < all->count && r >= 0; i++) {
 		const char *name = all->items[i];
 
-		if (!same_library(library, name) || !is_number(suffix_of(name)))
+		if (!same_library(library, name) || !text_is_number(suffix_of(name)))
 			continue;
 		read_target(scan, directory, name, target);
 		if (!is_of_version(target, version))

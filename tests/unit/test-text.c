@@ -52,10 +52,18 @@ static void test_sanitize(void **state)
 	}
 }
 
+static void test_number(void **state)
+{
+	assert_true(text_is_number("0") && text_is_number("0012345678901234567890"));
+	assert_false(text_is_number(NULL) || text_is_number("") || text_is_number("-1"));
+	assert_false(text_is_number("1 ") || text_is_number("0x1"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sanitize),
+		cmocka_unit_test(test_number),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

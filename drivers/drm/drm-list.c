@@ -168,15 +168,12 @@ static int add_memory(
  * other drivers the function. One with virtual functions is the whole of them. */
 static int add_hardware(struct device *device, const struct gpu *gpu)
 {
-	char function[sizeof("pci:") + PCI_ADDRESS_SIZE], pf[sizeof(function)];
 	int r = 0;
 
-	(void)snprintf(function, sizeof(function), "pci:%s", gpu->address);
-	(void)snprintf(pf, sizeof(pf), "pci:%s", gpu->pf);
 	if (*gpu->address)
-		r = gpu->split ? device_add_claim(device, function)
-			       : device_add_container(device, function);
-	return r >= 0 && *gpu->pf ? device_add_container(device, pf) : r;
+		r = gpu->split ? device_add_pci_claim(device, gpu->address)
+			       : device_add_pci_container(device, gpu->address);
+	return r >= 0 && *gpu->pf ? device_add_pci_container(device, gpu->pf) : r;
 }
 
 static int add_gpu(struct scan *scan, const struct drm_match *match, struct gpu *gpu)

@@ -366,6 +366,22 @@ int device_add_container(struct device *device, const char *claim)
 	return r;
 }
 
+int device_add_pci_claim(struct device *device, const char *address)
+{
+	_cleanup_free_ char *claim = NULL;
+	int r = format_text(&claim, "pci:%s", address);
+
+	return r < 0 ? r : device_add_claim(device, claim);
+}
+
+int device_add_pci_container(struct device *device, const char *address)
+{
+	_cleanup_free_ char *claim = NULL;
+	int r = format_text(&claim, "pci:%s", address);
+
+	return r < 0 ? r : device_add_container(device, claim);
+}
+
 size_t device_count_claims(const struct device *device)
 {
 	size_t n = device->claims.count;

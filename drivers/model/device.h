@@ -178,6 +178,10 @@ int device_add_claim(struct device *device, const char *claim);
  * exclude each other (overlap = "exclusive"). Returns 0 or -ENOMEM. */
 int device_add_container(struct device *device, const char *claim);
 
+/* The same, for a PCI function of that address. */
+int device_add_pci_claim(struct device *device, const char *address);
+int device_add_pci_container(struct device *device, const char *address);
+
 /* The number of the device's claims: these, and its nodes that are not shared. */
 size_t device_count_claims(const struct device *device);
 

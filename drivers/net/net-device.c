@@ -101,14 +101,6 @@ static int add_claim(struct device *device, const char *bus, const char *name)
 	return r;
 }
 
-static int add_container(struct device *device, const char *address)
-{
-	char claim[sizeof("pci:") + PCI_ADDRESS_SIZE];
-
-	(void)snprintf(claim, sizeof(claim), "pci:%s", address);
-	return device_add_container(device, claim);
-}
-
 static int add_claims(struct device *device, const struct net_function *function)
 {
 	const struct strings *const interfaces[] = { &function->interfaces,
@@ -118,7 +110,7 @@ static int add_claims(struct device *device, const struct net_function *function
 
 	r = add_claim(device, is_pci ? "pci" : "auxiliary", function->name);
 	if (r >= 0 && *function->pf_address && !streq(function->pf_address, function->name))
-		r = add_container(device, function->pf_address);
+		r = device_add_pci_container(device, function->pf_address);
 	for (size_t i = 0; i < ARRAY_SIZE(interfaces); i++)
 		for (size_t k = 0; k < interfaces[i]->count && r >= 0; k++)
 			r = add_claim(device, "net", interfaces[i]->items[k]);

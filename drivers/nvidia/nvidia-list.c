@@ -451,16 +451,14 @@ static int describe(struct entry *entry, struct device *device, const struct nvi
 		r = device_add_variable(device, "bdf", gpu->address);
 	if (r >= 0)
 		r = device_add_variable(device, "driver_version", entry->host->version);
-	if (instance)
+	if (r >= 0 && instance) {
 		(void)snprintf(claim, sizeof(claim), "nvidia:%s:%u:%u", gpu->address, instance->gi,
 			instance->ci);
-	else
-		(void)snprintf(claim, sizeof(claim), "pci:%s", gpu->address);
-	if (r >= 0)
 		r = device_add_claim(device, claim);
-	(void)snprintf(claim, sizeof(claim), "pci:%s", gpu->address);
-	if (r >= 0 && instance)
-		r = device_add_container(device, claim);
+	}
+	if (r >= 0)
+		r = instance ? device_add_pci_container(device, gpu->address)
+			     : device_add_pci_claim(device, gpu->address);
 	if (r >= 0)
 		r = check_versions(entry, device);
 	device->part = instance != NULL;

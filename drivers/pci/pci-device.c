@@ -16,28 +16,13 @@
 
 #define CLASS_NETWORK 0x02
 
-int pci_claim(struct device *device, const char *address)
-{
-	char claim[sizeof("pci:") + PCI_ADDRESS_SIZE];
-
-	(void)snprintf(claim, sizeof(claim), "pci:%s", address);
-	return device_add_claim(device, claim);
-}
-
 static int add_containers(struct device *device, const struct pci_function *function)
 {
-	char claim[sizeof("pci:") + PCI_ADDRESS_SIZE];
-	int r = 0;
+	int r = function->pf[0] ? device_add_pci_container(device, function->pf) : 0;
 
-	if (function->pf[0]) {
-		(void)snprintf(claim, sizeof(claim), "pci:%s", function->pf);
-		r = device_add_container(device, claim);
-	}
 	/* A mediated device is a part of its function. */
-	if (r >= 0 && !form_is_pci_address(device->id)) {
-		(void)snprintf(claim, sizeof(claim), "pci:%s", function->address);
-		r = device_add_container(device, claim);
-	}
+	if (r >= 0 && !form_is_pci_address(device->id))
+		r = device_add_pci_container(device, function->address);
 	return r;
 }
 
@@ -99,7 +84,7 @@ int pci_add_device(struct pci_scan *pci, const char *id, const char *directory,
 	r = add_variables(device, function);
 	/* A mediated device is a part of its function only. */
 	if (r >= 0 && form_is_pci_address(id))
-		r = pci_claim(device, function->address);
+		r = device_add_pci_claim(device, function->address);
 	if (r >= 0)
 		r = add_containers(device, function);
 	if (r < 0)

@@ -351,7 +351,7 @@ int pci_list_vfio(
 		device = known->device;
 		r = extend_fold(pci, known, function->address);
 		if (r >= 0)
-			r = pci_claim(device, function->address);
+			r = device_add_pci_claim(device, function->address);
 	} else {
 		r = start_device(pci, match, function, &group, key, &device);
 		if (r <= 0)

@@ -145,9 +145,6 @@ int64_t pci_read_vgpu_type(struct pci_scan *pci, const char *directory);
  * errno. */
 int pci_find_nodes(struct pci_scan *pci, const char *directory, struct strings *ret_nodes);
 
-/* Claims the function for the device, so that no other resource offers it. Returns 0 or -ENOMEM. */
-int pci_claim(struct device *device, const char *address);
-
 /* Describes the device for ${info}: in addition to "generic", the group has "mount", and
  * "dev-mount" unless that is NULL. Returns 0 or -ENOMEM. */
 int pci_add_info(

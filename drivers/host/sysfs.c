@@ -18,6 +18,9 @@
 /* Deeper than any chain of buses. */
 #define DEPTH_MAX 32
 
+/* The number of virtual functions is 16 bits wide in the SR-IOV capability. */
+#define VFS_MAX 65535
+
 static int join(const char *directory, const char *file, char **ret)
 {
 	return format_text(ret, "%s/%s", directory, file);
@@ -430,6 +433,23 @@ bool sysfs_has_vfs(const char *root, const char *directory)
 
 	return join(directory, "virtfn0", &path) >= 0 &&
 		sysroot_resolve(root, path, &function) >= 0;
+}
+
+int sysfs_list_vfs(const char *root, const char *directory, struct strings *ret_addresses)
+{
+	int r = 0;
+
+	for (int i = 0; i < VFS_MAX && r >= 0; i++) {
+		char link[32], address[NAME_MAX + 1] = "";
+
+		(void)snprintf(link, sizeof(link), "virtfn%d", i);
+		r = sysfs_read_link(root, directory, link, address);
+		if (sysroot_is_absent(r))
+			return 0;
+		if (!sysroot_is_shortage(r))
+			r = strings_add(ret_addresses, address, strlen(address));
+	}
+	return r;
 }
 
 /* Returns 1 if there is an answer, 0 or a shortage. */

@@ -84,6 +84,10 @@ int sysfs_pci_address(
  * which is held while they are made. */
 bool sysfs_has_vfs(const char *root, const char *directory);
 
+/* Addresses of the virtual functions of a PCI function, by number: the targets of the links
+ * "virtfn0" and so on, "" if one cannot be read. Returns 0 or a shortage (sysroot.h). */
+int sysfs_list_vfs(const char *root, const char *directory, struct strings *ret_addresses);
+
 /* Adds the NUMA node of the nearest device from the directory up the buses that has one; for an
  * NVMe namespace that several controllers could share, those of its controllers. Returns 0 or a
  * shortage (sysroot.h). */

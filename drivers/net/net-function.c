@@ -11,9 +11,6 @@
 
 #define CLASS_NETWORK 0x02
 
-/* The number of virtual functions is 16 bits wide in the SR-IOV capability. */
-#define VFS_MAX 65535
-
 void net_function_done(struct net_function *function)
 {
 	free(function->name);
@@ -38,11 +35,6 @@ void function_reader_done(struct function_reader *reader)
 	reader_forget(reader);
 }
 
-static int join(const char *directory, const char *name, char **ret)
-{
-	return format_text(ret, "%s/%s", directory, name);
-}
-
 /* Names in a subdirectory; without one there are none. */
 static int list_below(
 	const char *root, const char *directory, const char *name, struct strings *names)
@@ -51,30 +43,13 @@ static int list_below(
 	_cleanup_free_ char *path = NULL;
 	int r;
 
-	r = join(directory, name, &path);
+	r = format_text(&path, "%s/%s", directory, name);
 	if (r < 0)
 		return r;
 	r = sysfs_list(root, path, &found);
 	if (r < 0)
 		return sysroot_is_shortage(r) ? r : 0;
 	return strings_add_all(names, &found);
-}
-
-static int list_vfs(const char *root, const char *directory, struct strings *vfs)
-{
-	int r = 0;
-
-	for (int i = 0; i < VFS_MAX && r >= 0; i++) {
-		char link[32], address[NAME_MAX + 1] = "";
-
-		(void)snprintf(link, sizeof(link), "virtfn%d", i);
-		r = sysfs_read_link(root, directory, link, address);
-		if (sysroot_is_absent(r))
-			return 0;
-		if (!sysroot_is_shortage(r))
-			r = strings_add(vfs, address, strlen(address));
-	}
-	return r;
 }
 
 /* Makes the reader read the physical function of that address. */
@@ -86,10 +61,10 @@ static int reader_turn_to(struct function_reader *reader, const char *address)
 	if (streq(reader->pf_address, address))
 		return 0;
 	reader_forget(reader);
-	r = join(FUNCTION_PCI, address, &directory);
+	r = format_text(&directory, FUNCTION_PCI "/%s", address);
 	if (r < 0)
 		return r;
-	r = list_vfs(reader->root, directory, &reader->vfs);
+	r = sysfs_list_vfs(reader->root, directory, &reader->vfs);
 	if (r >= 0)
 		r = function_interfaces_list(
 			reader->root, directory, &reader->pf_interfaces, &reader->pf_representors);
@@ -153,7 +128,7 @@ static int read_subfunction(struct function_reader *reader, struct net_function 
 	r = sysfs_pci_address(reader->root, function->directory, function->address);
 	if (r < 0)
 		return r;
-	r = join(FUNCTION_PCI, function->address, &parent);
+	r = format_text(&parent, FUNCTION_PCI "/%s", function->address);
 	if (r >= 0)
 		r = read_pci(reader, parent, function);
 	if (r < 0)
@@ -193,7 +168,7 @@ int net_function_read(
 
 	if (auxiliary ? !is_subfunction(name) : !form_is_pci_address(name))
 		return -ENODEV;
-	r = join(bus, name, &path);
+	r = format_text(&path, "%s/%s", bus, name);
 	if (r < 0)
 		return r;
 	r = sysfs_resolve(reader->root, path, &function.directory);

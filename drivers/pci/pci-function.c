@@ -83,35 +83,22 @@ static int keep_number(struct pci_scan *pci, const char *address, uintptr_t numb
 	return r == -EEXIST ? 0 : r;
 }
 
-/* Takes the numbers from the links virtfn0, virtfn1, ... of a physical function, once. */
+/* Takes the numbers of the virtual functions of a physical function, once. */
 static int learn_numbers(struct pci_scan *pci, const char *pf)
 {
-	char directory[sizeof(PCI_DEVICES) + PCI_ADDRESS_SIZE], target[NAME_MAX + 1];
-	_cleanup_strings_ struct strings names = { 0 };
+	char directory[sizeof(PCI_DEVICES) + PCI_ADDRESS_SIZE];
+	_cleanup_strings_ struct strings vfs = { 0 };
 	int r;
 
 	if (map_get(&pci->vf_numbers, pf))
 		return 0;
-	r = keep_number(pci, pf, 0);
-	if (r < 0)
-		return r;
 	(void)stpcpy(stpcpy(directory, PCI_DEVICES "/"), pf);
-	r = sysfs_list(pci->root, directory, &names);
-	if (r < 0)
-		return sysroot_is_shortage(r) ? r : 0;
-	for (size_t i = 0; i < names.count && r >= 0; i++) {
-		const char *digits = startswith(names.items[i], "virtfn");
-		char *end;
-		unsigned long number;
-
-		if (!digits || !*digits)
-			continue;
-		number = strtoul(digits, &end, 10);
-		if (*end || number > UINT16_MAX)
-			continue;
-		if (sysfs_read_link(pci->root, directory, names.items[i], target) >= 0)
-			r = keep_number(pci, target, number);
-	}
+	r = sysfs_list_vfs(pci->root, directory, &vfs);
+	if (r >= 0)
+		r = keep_number(pci, pf, 0);
+	for (size_t i = 0; i < vfs.count && r >= 0; i++)
+		if (*vfs.items[i])
+			r = keep_number(pci, vfs.items[i], i);
 	return r;
 }
 

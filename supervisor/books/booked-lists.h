@@ -48,6 +48,7 @@ struct booked {
 
 	struct pod_table *pods; /* the last answer, while one is needed; NULL: none */
 	sd_event_source *timer;
+	uint64_t asked_at;           /* when the last question was sent */
 	bool waiting;                /* the timer is set, or an answer is awaited */
 	struct log_once pods_logged; /* failures to get it */
 

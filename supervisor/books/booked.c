@@ -24,6 +24,8 @@
 #define LEFT_FILE_DELAY USEC_PER_SEC
 /* The time of a file is the last tick of the kernel's clock, and clocks are slewed. */
 #define CLOCK_STEP_MIN USEC_PER_SEC
+/* The time from the removal of a pod's directory until the first question about the pod. */
+#define END_DELAY USEC_PER_SEC
 /* In a message: nothing may leave a list. */
 #define UNTIL_NEVER 1
 
@@ -122,7 +124,7 @@ static void refresh(struct booked *booked)
 
 	booked->kubelet_number = number;
 	pod_directories_follow(booked->directories, booked->manager->config->kubelet.pod_logs_dir,
-		asks_pods(booked));
+		asks_pods(booked), number);
 	if (is_other) {
 		booked->kubelet_restarted = 0;
 		note_kubelet(booked);
@@ -320,7 +322,7 @@ static bool is_wanted(const struct booked *booked)
 {
 	if (booked->manager->stopping)
 		return false;
-	return has_gone(booked) || pod_directories_await(booked->directories) ||
+	return has_gone(booked) || pod_directories_await(booked->directories, 0) ||
 		(asks_pods(booked) && renewal_is_wanted(booked->manager, booked->checkpoint)) ||
 		(asks_pods(booked) && !booked_has_checkpoint(booked) && booked->problem != -ENOENT);
 }
@@ -353,6 +355,7 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 	struct booked *booked = userdata;
 
 	booked->waiting = false;
+	booked->asked_at = answer->table ? answer->asked_at : now_usec(CLOCK_MONOTONIC);
 	/* A kubelet that is not running or lacks the API causes no warning. */
 	if (answer->error != -ENOENT && answer->error != -ECONNREFUSED &&
 		log_once_admits(&booked->pods_logged, answer->table ? NULL : answer->failure))
@@ -361,7 +364,8 @@ static void on_answer(const struct pod_answer *answer, void *userdata)
 			"have disappeared stay listed",
 			answer->failure);
 	refresh(booked);
-	pod_directories_answered(booked->directories, booked->checkpoint, answer);
+	pod_directories_answered(
+		booked->directories, booked->checkpoint, answer, interval_of(booked));
 	if (answer->table) {
 		booked->pods = pod_table_free(booked->pods);
 		(void)pod_table_read(answer->table_fd, &booked->pods);
@@ -405,7 +409,9 @@ static bool is_due_by(const struct booked *booked, uint64_t time)
 
 void booked_changed(struct booked *booked)
 {
-	uint64_t due = now_usec(CLOCK_MONOTONIC) + interval_of(booked);
+	bool ended = pod_directories_await(booked->directories, booked->asked_at);
+	uint64_t due = now_usec(CLOCK_MONOTONIC) +
+		(ended ? MIN_OF(interval_of(booked), END_DELAY) : interval_of(booked));
 
 	if (booked->pods && (!asks_pods(booked) || !is_wanted(booked))) {
 		booked->pods = pod_table_free(booked->pods);

@@ -24,6 +24,8 @@ struct pod_directories {
 	json_t *seen;    /* by UID: the pod */
 	json_t *removed; /* by UID: since when its directory is, or true: the pod has ended */
 	bool asks;       /* whether PodResources can be asked */
+	uint64_t kubelet_number;
+	uint64_t kubelet_since; /* since when it is known to run */
 };
 
 static void on_entry(enum watch_change change, const char *name, void *userdata)
@@ -33,12 +35,15 @@ static void on_entry(enum watch_change change, const char *name, void *userdata)
 	directories->on_change(directories->userdata);
 }
 
-void pod_directories_follow(
-	struct pod_directories *directories, const char *pod_logs_dir, bool asks)
+void pod_directories_follow(struct pod_directories *directories, const char *pod_logs_dir,
+	bool asks, uint64_t kubelet_number)
 {
 	char *path;
 
 	directories->asks = asks;
+	if (directories->kubelet_number != kubelet_number)
+		directories->kubelet_since = now_usec(CLOCK_MONOTONIC);
+	directories->kubelet_number = kubelet_number;
 	if (directories->path && streq(directories->path, pod_logs_dir))
 		return;
 	path = strdup(pod_logs_dir);
@@ -101,9 +106,11 @@ bool pod_directories_look(
 	json_auto_t *seen = json_object(), *removed = json_object();
 	bool all = true;
 
+	if (!checkpoint)
+		return true;
 	if (!found || !seen || !removed)
 		return false;
-	for (size_t i = 0; checkpoint && i < checkpoint->count; i++) {
+	for (size_t i = 0; i < checkpoint->count; i++) {
 		const char *uid = checkpoint->rows[i].pod_uid;
 		json_t *pod = json_object_get(found, uid);
 
@@ -121,13 +128,13 @@ bool pod_directories_look(
 	return all;
 }
 
-bool pod_directories_await(const struct pod_directories *directories)
+bool pod_directories_await(const struct pod_directories *directories, uint64_t after)
 {
 	const json_t *since;
 	const char *uid;
 
-	json_object_foreach((json_t *)directories->removed, uid,
-		since) if (directories->asks && !json_is_true(since)) return true;
+	json_object_foreach((json_t *)directories->removed, uid, since) if (directories->asks &&
+		json_is_integer(since) && (uint64_t)json_integer_value(since) > after) return true;
 	return false;
 }
 
@@ -153,19 +160,37 @@ static bool is_named(const struct pod_directories *directories, const char *uid,
 	return false;
 }
 
+/* Whether the answer shows that a pod has ended whose directory was removed at that time. */
+static bool is_ended(const struct pod_directories *directories, uint64_t removed_at,
+	const struct pod_answer *answer, uint64_t interval)
+{
+	if (!answer->table)
+		return answer->error == -ENOENT || answer->error == -EOPNOTSUPP;
+	return removed_at >= directories->kubelet_since && removed_at <= answer->asked_at &&
+		directories->kubelet_since + interval <= answer->asked_at;
+}
+
 void pod_directories_answered(struct pod_directories *directories,
-	const struct kubelet_checkpoint *checkpoint, const struct pod_answer *answer)
+	const struct kubelet_checkpoint *checkpoint, const struct pod_answer *answer,
+	uint64_t interval)
 {
 	const json_t *since;
 	const char *uid;
 	void *next;
 
-	json_object_foreach_safe(
-		directories->removed, next, uid, since) if (json_is_integer(since) &&
-		(uint64_t)json_integer_value(since) <= answer->asked_at &&
-		(!checkpoint || !answer->table ||
-			!is_named(directories, uid, checkpoint, answer->table)))(void)
-		json_object_set_new(directories->removed, uid, json_true());
+	json_object_foreach_safe(directories->removed, next, uid, since)
+	{
+		bool named = checkpoint && answer->table &&
+			is_named(directories, uid, checkpoint, answer->table);
+
+		if (named && json_is_true(since))
+			(void)json_object_set_new(directories->removed, uid,
+				json_integer((json_int_t)now_usec(CLOCK_MONOTONIC)));
+		else if (!named && json_is_integer(since) &&
+			is_ended(
+				directories, (uint64_t)json_integer_value(since), answer, interval))
+			(void)json_object_set_new(directories->removed, uid, json_true());
+	}
 }
 
 const json_t *pod_directories_find(const struct pod_directories *directories, const char *uid)

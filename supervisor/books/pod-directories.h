@@ -22,14 +22,14 @@ struct pod_directories;
 int pod_directories_new(sd_event *event, void (*on_change)(void *userdata), void *userdata,
 	struct pod_directories **ret);
 
-/* Sets kubelet.pod_logs_dir and kubelet.pod_resources. */
-void pod_directories_follow(
-	struct pod_directories *directories, const char *pod_logs_dir, bool pod_resources);
+/* Sets the current kubelet.pod_logs_dir and kubelet.pod_resources, and kubelet_watch_number(). */
+void pod_directories_follow(struct pod_directories *directories, const char *pod_logs_dir,
+	bool pod_resources, uint64_t kubelet_number);
 
 /* Whether to call `on_change` from now on. */
 void pod_directories_watch(struct pod_directories *directories, bool wanted);
 
-/* Reads which of the checkpoint's pods have a directory; NULL: there are no pods. Returns whether
+/* Reads which of the checkpoint's pods have a directory; NULL: nothing changes. Returns whether
  * all were seen by now. */
 bool pod_directories_look(
 	struct pod_directories *directories, const struct kubelet_checkpoint *checkpoint);
@@ -39,13 +39,17 @@ bool pod_directories_look(
 typedef struct json_t json_t;
 const json_t *pod_directories_find(const struct pod_directories *directories, const char *uid);
 
-/* Whether an answer of PodResources is to decide whether pods have ended. */
-bool pod_directories_await(const struct pod_directories *directories);
+/* Whether an answer of PodResources is to decide whether pods have ended whose directory was
+ * removed after that time. */
+bool pod_directories_await(const struct pod_directories *directories, uint64_t after);
 
-/* Takes an answer: pods whose directory was removed before the question have ended, unless they are
- * named. If there is no answer, the directory decides. */
+/* Takes an answer. Pods whose directory was removed before the question, and since this kubelet
+ * started, have ended unless they are named; until the kubelet has run for `interval`, it may not
+ * know its pods. If there is no PodResources, the directory decides; without an answer, nothing
+ * does. */
 void pod_directories_answered(struct pod_directories *directories,
-	const struct kubelet_checkpoint *checkpoint, const struct pod_answer *answer);
+	const struct kubelet_checkpoint *checkpoint, const struct pod_answer *answer,
+	uint64_t interval);
 
 /* Whether the pod had ended by the last pod_directories_look(). */
 bool pod_directories_lost(const struct pod_directories *directories, const char *uid);

@@ -27,6 +27,7 @@ struct cleaning {
 	uint64_t asked_at; /* when PodResources was asked last; CLOCK_MONOTONIC */
 	bool asking;
 	uint64_t kubelet_number; /* of the kubelet that has named the pods in `seen` */
+	bool kubelet_names;      /* it has named any pod */
 	struct log_once save_logged;
 	void (*on_look)(void *userdata); /* may be NULL */
 	void *userdata;

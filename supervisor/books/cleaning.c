@@ -75,7 +75,7 @@ static void note_named(struct cleaning *cleaning, struct dirty *dirty, const str
 	bool decided = is_decided_by(cleaning, dirty->resource, asked_at);
 	struct usage usage = { 0 };
 
-	dirty->unnamed = decided && !is_listed(dirty, pods);
+	dirty->unnamed = decided && cleaning->kubelet_names && !is_listed(dirty, pods);
 	if (usage_of(cleaning, dirty, &usage) < 0)
 		usage.live.count = 0;
 	for (size_t i = 0; i < usage.live.count; i++) {
@@ -99,9 +99,14 @@ static void forget_former_kubelet(struct cleaning *cleaning)
 {
 	uint64_t number = kubelet_watch_number(cleaning->manager->watch);
 
-	for (size_t i = 0; i < cleaning->devices.count && number != cleaning->kubelet_number; i++)
-		strings_done(&cleaning->devices.items[i]->seen);
+	if (number == cleaning->kubelet_number)
+		return;
 	cleaning->kubelet_number = number;
+	cleaning->kubelet_names = false;
+	for (size_t i = 0; i < cleaning->devices.count; i++) {
+		strings_done(&cleaning->devices.items[i]->seen);
+		cleaning->devices.items[i]->unnamed = false;
+	}
 }
 
 static void on_pods(const struct pod_answer *pods, void *userdata)
@@ -111,6 +116,8 @@ static void on_pods(const struct pod_answer *pods, void *userdata)
 
 	cleaning->asking = false;
 	forget_former_kubelet(cleaning);
+	if (pods->table && pods->table->n_containers > 0)
+		cleaning->kubelet_names = true;
 	(void)booked_checkpoint(cleaning->manager->booked, &written_at);
 	for (size_t i = 0; pods->table && i < cleaning->devices.count; i++)
 		note_named(cleaning, cleaning->devices.items[i], pods->table, pods->asked_at);

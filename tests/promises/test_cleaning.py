@@ -345,11 +345,19 @@ exec sleep {mark}
         calls = lister.calls
         until(lambda: lister.calls >= calls + 4, "PodResources to be asked")
         self.assertEqual(self.log(), [])
-        # A kubelet that was restarted has not named the pod, so only the directory shows its end.
+        # A kubelet that was restarted may not know the pod yet, and had no part in the removal.
         self.node.stop_kubelet(9)
         lister.answer = b""
         self.node.start_kubelet()
         self.node.await_allocatable(gpu=1)
+        calls = lister.calls
+        until(lambda: lister.calls >= calls + 4, "PodResources to be asked")
+        self.assertEqual(self.log(), [])
+        # The end of the pod: this kubelet removes the directory.
+        os.makedirs(logs)
+        calls = lister.calls
+        until(lambda: lister.calls >= calls + 3, "PodResources to be asked")
+        os.rmdir(logs)
         until(lambda: self.log() == ["begin gpu-0", "end gpu-0"], "the device to be cleaned")
 
     def test_kubelet_is_not_asked_about_former_resources(self):
@@ -394,6 +402,9 @@ exec sleep {mark}
         self.node.stop_kubelet(9)
         self.node.start_kubelet()
         self.node.await_allocatable(gpu=1)
+        await_answers(b"")
+        self.assertEqual(self.log(), [])
+        os.unlink(os.path.join(self.node.plugins, "kubelet_internal_checkpoint"))
         await_answers(b"")
         self.assertEqual(self.log(), [])
         await_answers(named)

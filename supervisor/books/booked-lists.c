@@ -281,7 +281,7 @@ int booked_users(const struct booked *booked, const char *resource, const char *
 	const struct kubelet_checkpoint *checkpoint = booked->checkpoint;
 	int r = 0;
 
-	if (!checkpoint && booked->problem != -ENOENT)
+	if (booked->problem < 0 && booked->problem != -ENOENT)
 		return -EAGAIN;
 	for (size_t i = 0; checkpoint && i < checkpoint->count && r >= 0; i++) {
 		const struct kubelet_checkpoint_row *row = &checkpoint->rows[i];

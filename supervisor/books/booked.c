@@ -20,6 +20,8 @@
 /* The minimum interval between reads of a checkpoint; reading also takes at most a fifth of the
  * time. */
 #define READ_SPACING (50 * USEC_PER_MSEC)
+/* From a failure to read a checkpoint to the next attempt. */
+#define RETRY_INTERVAL USEC_PER_SEC
 /* The time from the end of a CDI file's use until the checkpoint has all answers that name it. */
 #define LEFT_FILE_DELAY USEC_PER_SEC
 /* The time of a file is the last tick of the kernel's clock, and clocks are slewed. */
@@ -50,16 +52,20 @@ static bool same_identity(const struct file_identity *a, const struct file_ident
 		a->modified.tv_nsec == b->modified.tv_nsec;
 }
 
-static struct file_identity identity_of(const struct booked *booked, const char *name)
+/* All 0 if it fails. */
+static int read_identity(const struct booked *booked, const char *name, struct file_identity *ret)
 {
+	const char *directory = booked->manager->config->kubelet.device_plugin_dir;
 	_cleanup_free_ char *path = NULL;
 	struct stat st;
 
-	if (format_text(&path, "%s/%s", booked->manager->config->kubelet.device_plugin_dir, name) <
-			0 ||
-		stat(path, &st) < 0)
-		return (struct file_identity){ 0 };
-	return (struct file_identity){ st.st_dev, st.st_ino, st.st_size, st.st_mtim };
+	*ret = (struct file_identity){ 0 };
+	if (format_text(&path, "%s/%s", directory, name) < 0)
+		return -ENOMEM;
+	if (stat(path, &st) < 0)
+		return -errno;
+	*ret = (struct file_identity){ st.st_dev, st.st_ino, st.st_size, st.st_mtim };
+	return 0;
 }
 
 /* The modification time of a file, in CLOCK_MONOTONIC. 0: unknown, because the clock was set back
@@ -79,39 +85,65 @@ static uint64_t modification_time(const struct file_identity *identity)
  * kubelet. */
 static void note_kubelet(struct booked *booked)
 {
-	struct file_identity identity = identity_of(booked, KUBELET_SOCKET_NAME);
-	uint64_t started = modification_time(&identity);
+	struct file_identity identity;
+	uint64_t started;
 
+	(void)read_identity(booked, KUBELET_SOCKET_NAME, &identity);
+	started = modification_time(&identity);
 	if (booked->written_at > 0 && booked->written_at < started)
 		booked->kubelet_restarted = started;
 }
 
-/* Reads the checkpoint if it has changed. */
+static void plan_read(struct booked *booked, uint64_t at)
+{
+	(void)sd_event_source_set_time(booked->read_timer, at);
+	(void)sd_event_source_set_enabled(booked->read_timer, SD_EVENT_ONESHOT);
+}
+
+/* Whether the same file may be read later. */
+static bool is_passing(int r)
+{
+	return r < 0 && r != -ENOENT && r != -EFBIG && r != -EBADMSG;
+}
+
+/* Takes the checkpoint; NULL: the file shows nothing. */
+static void replace_checkpoint(struct booked *booked, struct kubelet_checkpoint *checkpoint,
+	const struct file_identity *identity)
+{
+	booked->identity = *identity;
+	(void)kubelet_checkpoint_free(booked->checkpoint);
+	booked->checkpoint = checkpoint;
+	booked->written_at = 0;
+	if (checkpoint) {
+		booked->written_at = modification_time(identity);
+		booked->pods = pod_table_free(booked->pods);
+	}
+	booked_lists_drop_forgotten(booked);
+}
+
+/* Reads the checkpoint if it has changed. While it cannot be read, the last one stays. */
 static void read_checkpoint(struct booked *booked)
 {
 	const char *directory = booked->manager->config->kubelet.device_plugin_dir;
-	struct file_identity identity = identity_of(booked, CHECKPOINT_FILE);
 	struct kubelet_checkpoint *checkpoint;
+	struct file_identity identity;
 	struct error error = { 0 };
+	int r = read_identity(booked, CHECKPOINT_FILE, &identity);
 
-	if (same_identity(&identity, &booked->identity))
+	if (same_identity(&identity, &booked->identity) && (r >= 0 || r == -ENOENT))
 		return;
-	booked->identity = identity;
 	pace_begin(&booked->reading);
-	booked->problem = kubelet_checkpoint_read(directory, &checkpoint, &error);
-	(void)kubelet_checkpoint_free(booked->checkpoint);
-	booked->checkpoint = booked->problem < 0 ? NULL : checkpoint;
-	booked->written_at = 0;
-	if (booked->checkpoint) {
-		booked->written_at = modification_time(&identity);
-		booked->pods = pod_table_free(booked->pods);
-	}
-	if (log_once_admits(&booked->checkpoint_logged,
-		    booked->problem < 0 && booked->problem != -ENOENT ? error.message : NULL))
+	r = booked->problem = kubelet_checkpoint_read(directory, &checkpoint, &error);
+	if (is_passing(r))
+		plan_read(booked, now_usec(CLOCK_MONOTONIC) + RETRY_INTERVAL);
+	else
+		replace_checkpoint(booked, r < 0 ? NULL : checkpoint, &identity);
+	if (log_once_admits(
+		    &booked->checkpoint_logged, r < 0 && r != -ENOENT ? error.message : NULL))
 		log_full(LOG_WARNING, &fields,
-			"%s; devplugd uses PodResources and its own record of allocations to determine the assigned devices",
-			error.message);
-	booked_lists_drop_forgotten(booked);
+			"%s; devplugd uses %s to determine the assigned devices", error.message,
+			booked->checkpoint ? "what it has read last"
+					   : "PodResources and its own record of allocations");
 	(void)pace_end(&booked->reading, READ_SPACING);
 }
 
@@ -194,12 +226,6 @@ static int send_bookings(struct booked *booked, struct child *child, uint64_t un
 	return r;
 }
 
-static void plan_read(struct booked *booked, uint64_t at)
-{
-	(void)sd_event_source_set_time(booked->read_timer, at);
-	(void)sd_event_source_set_enabled(booked->read_timer, SD_EVENT_ONESHOT);
-}
-
 /* Whether the end of a pod matters, or its directory has to be seen first. */
 static bool awaits_pods(const struct booked *booked)
 {
@@ -269,7 +295,7 @@ static void drop_left_files(struct booked *booked)
 	struct published *published = booked->manager->published;
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
-	if (booked->checkpoint &&
+	if (booked->checkpoint && booked->problem >= 0 &&
 		published_drop_left(
 			published, &booked->checkpoint->cdi_kinds, now - LEFT_FILE_DELAY))
 		plan_read(booked, now + LEFT_FILE_DELAY);

@@ -6,6 +6,8 @@
  * names a directory: the file TYPE.KIND in it, TYPE being the last part of the resource's name,
  * makes the child misbehave in the way of that kind. While the file $DEVPLUGD_KILL_AT exists, the
  * Nth call from then on that changes a file or sends a message kills the program; N is in the file.
+ * While the file $DEVPLUGD_FAIL_OPEN exists, no file can be opened whose path ends with the text in
+ * it.
  */
 /* Its wrappers call functions of the same names as those below. */
 #undef _FORTIFY_SOURCE
@@ -77,7 +79,7 @@ static struct {
 static pid_t loaded_by;
 static char mischief[512]; /* "DIRECTORY/TYPE." */
 static atomic_bool babbling;
-static const char *kill_at;
+static const char *kill_at, *fail_open;
 
 static struct {
 	pid_t (*fork)(void);
@@ -172,6 +174,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv)
 	find_all();
 	loaded_by = getpid();
 	kill_at = getenv("DEVPLUGD_KILL_AT");
+	fail_open = getenv("DEVPLUGD_FAIL_OPEN");
 	for (char *word = copy ? strtok_r(copy, " ", &save) : NULL; word;
 		word = strtok_r(NULL, " ", &save))
 		parse_word(word);
@@ -307,6 +310,26 @@ int accept4(int fd, struct sockaddr *address, socklen_t *size, int flags)
 	return fails(CALL_ACCEPT4) ? -1 : REAL(accept4)(fd, address, size, flags);
 }
 
+static bool cannot_open(const char *path)
+{
+	size_t length = strlen(path);
+	ssize_t n = 0;
+	char end[256];
+	int fd;
+
+	if (!fail_open || getpid() != loaded_by)
+		return false;
+	fd = REAL(open)(fail_open, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, end, sizeof(end));
+		(void)close(fd);
+	}
+	if (n <= 0 || (size_t)n > length || memcmp(path + length - (size_t)n, end, (size_t)n) != 0)
+		return false;
+	errno = EMFILE;
+	return true;
+}
+
 int open(const char *path, int flags, ...)
 {
 	mode_t mode = 0;
@@ -320,6 +343,8 @@ int open(const char *path, int flags, ...)
 	/* Not at the start, where it rightly ends the program. */
 	if (shared && atomic_load(&shared->counts[CALL_SOCKETPAIR]) > 0 &&
 		strcmp(path, "/dev/null") == 0 && fails(CALL_OPEN_NULL))
+		return -1;
+	if (cannot_open(path))
 		return -1;
 	return REAL(open)(path, flags, mode);
 }
@@ -382,7 +407,7 @@ int openat(int fd, const char *path, int flags, ...)
 		va_end(ap);
 		step();
 	}
-	return REAL(openat)(fd, path, flags, mode);
+	return cannot_open(path) ? -1 : REAL(openat)(fd, path, flags, mode);
 }
 
 int mkdirat(int fd, const char *path, mode_t mode)

@@ -708,6 +708,30 @@ class Warnings(NodeTest):
         self.node.pod("another", a=1)
         self.assertNotIn(held, self.listed())
 
+    def test_P17_checkpoint_that_cannot_be_read(self):
+        """It is read again, although the kubelet does not write it again."""
+        fault = self.node.environment["DEVPLUGD_FAIL_OPEN"] = self.node.path("fail-open")
+        self.node.inject("")
+        self.node.configure(static("a", 3), kubelet="pod_resources = false;")
+        self.node.start_kubelet()
+        self.node.start()
+        self.node.await_allocatable(a=3)
+        given, _ = self.node.pod("holder", a=1)
+        held = given["resources"]["vendor.example/a"][0]
+        self.node.configure(static("a", 3, f'exclude = "{held}";'), kubelet="pod_resources = false;")
+        self.node.reload()
+        until(lambda: self.listed().get(held) == "Unhealthy", "the device to be excluded")
+        with open(fault, "w") as file:
+            file.write("/kubelet_internal_checkpoint")
+        self.node.ask_kubelet("pod", "rm", "holder")
+        # The kubelet writes the end of the pod when it admits the next one.
+        self.node.pod("next", a=1)
+        until(lambda: "kubelet_internal_checkpoint: Too many open files; devplugd uses what it has read last" in self.node.output(),
+              "the failure")
+        self.assertIn(held, self.listed())
+        os.unlink(fault)
+        until(lambda: held not in self.listed(), "the device to leave the list")
+
     def test_what_cannot_be_asked(self):
         """A driver whose programs are not run for a warning; a pod that PodResources does not have."""
         folder = self.node.path("exec")

@@ -63,25 +63,13 @@ int sealed_check(int fd, size_t limit, size_t *ret_size)
 
 int sealed_read(int fd, size_t limit, char **ret_text, size_t *ret_size)
 {
-	_cleanup_free_ char *text = NULL;
 	size_t size;
 	int r;
 
 	r = sealed_check(fd, limit, &size);
-	if (r < 0)
-		return r;
-	text = malloc(size + 1);
-	if (!text)
-		return -ENOMEM;
-	for (size_t done = 0; done < size;) {
-		ssize_t n = RETRY_ON_EINTR(pread(fd, text + done, size - done, (off_t)done));
-
-		if (n <= 0)
-			return n < 0 ? -errno : -EBADMSG;
-		done += (size_t)n;
-	}
-	text[size] = '\0';
-	*ret_text = TAKE_PTR(text);
-	*ret_size = size;
-	return 0;
+	if (r >= 0)
+		r = read_exactly(fd, size, ret_text);
+	if (r >= 0)
+		*ret_size = size;
+	return r;
 }

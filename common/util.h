@@ -145,6 +145,26 @@ static inline int write_all(int fd, const void *data, size_t size)
 	return 0;
 }
 
+/* Reads that many bytes from the beginning of a file, and appends a NUL. Returns 0, -EBADMSG if it
+ * is shorter, or other negative errno. */
+static inline int read_exactly(int fd, size_t size, char **ret)
+{
+	_cleanup_free_ char *text = malloc(size + 1);
+
+	if (!text)
+		return -ENOMEM;
+	for (size_t done = 0; done < size;) {
+		ssize_t n = RETRY_ON_EINTR(pread(fd, text + done, size - done, (off_t)done));
+
+		if (n <= 0)
+			return n < 0 ? -errno : -EBADMSG;
+		done += (size_t)n;
+	}
+	text[size] = '\0';
+	*ret = TAKE_PTR(text);
+	return 0;
+}
+
 /* Whether the name, relative to a directory, is that of the open file. */
 static inline bool is_name_of(int directory_fd, const char *name, int fd)
 {

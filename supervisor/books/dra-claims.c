@@ -15,6 +15,7 @@
 #include "common/pod-table.h"
 #include "common/replace-file.h"
 #include "dra/model/dra-names.h"
+#include "drivers/host/sysroot.h"
 #include "supervisor/books/dra-amounts.h"
 #include "supervisor/books/dra-claim.h"
 #include "supervisor/books/dra-metadata.h"
@@ -46,10 +47,11 @@ struct claim {
 
 struct dra_claims {
 	struct manager *manager;
-	void (*on_end)(void *userdata);
+	void (*on_change)(void *userdata);
 	void *userdata;
 	char *directory;
-	bool unread; /* the directory: claims may be missing here */
+	size_t unread; /* files with claims that cannot be read now; an unread directory is one */
+	bool told;     /* and that was logged */
 	struct claim **items;
 	size_t n_items;
 	size_t size, reserved;
@@ -129,10 +131,10 @@ static char *file_name(const char *key)
 static char *make_text(const struct claim *claim)
 {
 	json_auto_t *root = json_copy(claim->json);
-	const char *boot = claim->prepared ? boot_id() : NULL;
+	const char *boot = claim->prepared ? boot_id() : "";
 
-	if (!root || json_object_set_new(root, "version", json_integer(VERSION)) < 0 ||
-		json_object_set_new(root, "boot", json_string(boot ?: "")) < 0 ||
+	if (!root || !boot || json_object_set_new(root, "version", json_integer(VERSION)) < 0 ||
+		json_object_set_new(root, "boot", json_string(boot)) < 0 ||
 		(claim->spec &&
 			json_object_set_new(root, "spec", json_loads(claim->spec, 0, NULL)) < 0))
 		return NULL;
@@ -305,7 +307,7 @@ void dra_claims_configure(struct dra_claims *claims)
 {
 	adopt(claims);
 	dra_claims_publish(claims);
-	if (!claims->unread)
+	if (claims->unread == 0)
 		published_drop_other_claims(claims->manager->published);
 }
 
@@ -322,7 +324,7 @@ size_t dra_claims_count(const struct dra_claims *claims)
 
 size_t dra_claims_total(const struct dra_claims *claims)
 {
-	return claims->n_items;
+	return claims->n_items + claims->unread;
 }
 
 json_t *dra_claims_by_driver(const struct dra_claims *claims)
@@ -545,6 +547,14 @@ static json_t *collect_others(
 	return json_incref(others);
 }
 
+static int set_unread(const struct dra_claims *claims, struct error *error)
+{
+	return error_set(error, -EAGAIN,
+		"claims that were prepared earlier cannot be read in %s now; devplugd tries again "
+		"every second",
+		claims->directory);
+}
+
 int dra_claims_check(const struct dra_claims *claims, const json_t *claim, const json_t *preparing,
 	struct error *error)
 {
@@ -554,6 +564,8 @@ int dra_claims_check(const struct dra_claims *claims, const json_t *claim, const
 
 	if (!others)
 		return error_set(error, -ENOMEM, "out of memory");
+	if (claims->unread > 0)
+		return set_unread(claims, error);
 	json_array_foreach(others, i, other)
 	{
 		const json_t *device = dra_claim_shared_device(claim, other);
@@ -805,7 +817,7 @@ int dra_claims_remove(
 	int r;
 
 	if (!claim)
-		return 0;
+		return claims->unread > 0 ? set_unread(claims, error) : 0;
 	r = unlink_saved(claims, (*claim)->key);
 	if (r < 0)
 		return error_set(error, r, "cannot remove the claim from %s: %s", claims->directory,
@@ -815,7 +827,7 @@ int dra_claims_remove(
 	(void)claim_free(*claim);
 	*claim = claims->items[--claims->n_items];
 	claims->revision++;
-	claims->on_end(claims->userdata);
+	claims->on_change(claims->userdata);
 	return 0;
 }
 
@@ -900,21 +912,6 @@ bool dra_claims_write_metadata(struct dra_claims *claims, size_t maximum)
 	return false;
 }
 
-bool dra_claims_write_left(struct dra_claims *claims)
-{
-	size_t left = 0;
-
-	for (size_t i = 0; claims && i < claims->n_items; i++) {
-		struct claim *claim = claims->items[i];
-		struct error error = { 0 };
-
-		claim->unsaved = claim->unsaved && save_metadata(claims, claim, &error) < 0;
-		claim->unpublished = claim->unpublished && put(claims, claim, &error) < 0;
-		left += claim->unsaved || claim->unpublished;
-	}
-	return left == 0;
-}
-
 const char *dra_claims_directory(const struct dra_claims *claims)
 {
 	return claims->directory;
@@ -992,32 +989,69 @@ static void log_dropped(const json_t *saved, const char *key)
 		text_of(saved, "namespace"), text_of(saved, "name"), key);
 }
 
-static json_t *read_file(int directory_fd, const char *name, off_t maximum, size_t *ret_size)
+static int read_file(
+	int directory_fd, const char *name, off_t maximum, size_t *ret_size, json_t **ret)
 {
 	_cleanup_close_ int fd = runtime_files_open_file(directory_fd, name);
+	_cleanup_free_ char *text = NULL;
+	json_error_t problem;
 	struct stat st;
+	json_t *loaded;
+	int r;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > maximum)
-		return NULL;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fd < 0 ? fd : -errno;
+	if (st.st_size > maximum)
+		return -EFBIG;
+	r = read_exactly(fd, (size_t)st.st_size, &text);
+	if (r < 0)
+		return r;
+	loaded = json_loadb(text, (size_t)st.st_size, JSON_REJECT_DUPLICATES, &problem);
+	if (!loaded)
+		return json_error_code(&problem) == json_error_out_of_memory ? -ENOMEM : -EBADMSG;
 	*ret_size = (size_t)st.st_size;
-	return json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
+	*ret = loaded;
+	return 0;
+}
+
+/* Whether nothing is known about the file, so that it has to stay. */
+static bool is_unread(int r)
+{
+	return sysroot_is_shortage(r) || r == -EIO || r == -EACCES;
+}
+
+static void note_unread(struct dra_claims *claims, const char *name, const char *reason)
+{
+	claims->unread++;
+	if (!claims->told)
+		log_error("cannot read claims that were prepared: %s%s%s: %s; no claim is prepared "
+			  "or unprepared until they are read. devplugd tries again every second",
+			claims->directory, *name ? "/" : "", name, reason);
+	claims->told = true;
 }
 
 static void load_file(struct dra_claims *claims, int directory_fd, const char *name)
 {
 	_cleanup_free_ char *key = strndup(name, strlen(name) - strlen(SUFFIX));
 	const char *boot = boot_id();
+	json_auto_t *saved = NULL;
 	size_t size = 0;
-	json_auto_t *saved = read_file(directory_fd, name, 2 * DRA_CLAIM_BYTES_MAX, &size);
-	bool prepared = boot && streq(text_of(saved, "boot"), boot);
+	int r = key && boot ? 0 : -ENOMEM;
 
-	if (!key)
+	if (r >= 0 && is_key(claims, key))
 		return;
-	if (json_integer_value(json_object_get(saved, "version")) == VERSION &&
-		take_saved(claims, saved, key, prepared, size) >= 0)
-		return;
-	log_dropped(saved, key);
-	(void)runtime_files_remove_any(directory_fd, name);
+	if (r >= 0)
+		r = read_file(directory_fd, name, 2 * DRA_CLAIM_BYTES_MAX, &size, &saved);
+	if (r >= 0 && json_integer_value(json_object_get(saved, "version")) != VERSION)
+		r = -EBADMSG;
+	if (r >= 0)
+		r = take_saved(claims, saved, key, streq(text_of(saved, "boot"), boot), size);
+	if (is_unread(r)) {
+		note_unread(claims, name, strerror(-r));
+	} else if (r < 0) {
+		log_dropped(saved, key);
+		(void)runtime_files_remove_any(directory_fd, name);
+	}
 }
 
 static DIR *open_saved(struct dra_claims *claims)
@@ -1033,18 +1067,26 @@ static DIR *open_saved(struct dra_claims *claims)
 	stream = fd >= 0 ? fdopendir(fd) : NULL;
 	if (stream)
 		return stream;
-	claims->unread = true;
 	/* The package's devplugd has a user of its own, and a container may lack
 	 * CAP_DAC_OVERRIDE. */
 	if (fd == -EACCES)
-		(void)format_text(&remedy, ": run \"chown -R %u: %.*s\"", geteuid(),
-			(int)(strlen(claims->directory) - strlen("/" DIRECTORY)),
+		(void)format_text(&remedy, "%s: run \"chown -R %u: %.*s\"", error.message,
+			geteuid(), (int)(strlen(claims->directory) - strlen("/" DIRECTORY)),
 			claims->directory);
-	log_error("cannot read the claims that were prepared: %s%s; until devplugd is restarted, "
-		  "their devices count as free, and their CDI files stay",
-		fd < 0 ? error.message : strerror(errno), remedy ?: "");
+	note_unread(claims, "", remedy ?: fd < 0 ? error.message : strerror(errno));
 	(void)close_fd(fd);
 	return NULL;
+}
+
+static const struct dirent *read_next(struct dra_claims *claims, DIR *stream)
+{
+	const struct dirent *entry;
+
+	errno = 0;
+	entry = readdir(stream);
+	if (!entry && errno != 0)
+		note_unread(claims, "", strerror(errno));
+	return entry;
 }
 
 static void load(struct dra_claims *claims)
@@ -1052,7 +1094,7 @@ static void load(struct dra_claims *claims)
 	DIR *stream = open_saved(claims);
 	const struct dirent *entry;
 
-	while (stream && (entry = readdir(stream))) {
+	while (stream && (entry = read_next(claims, stream))) {
 		const char *dot = strrchr(entry->d_name, '.');
 
 		if (startswith(entry->d_name, REPLACE_FILE_PREFIX))
@@ -1089,7 +1131,12 @@ static void convert(struct dra_claims *claims)
 
 	if (faccessat(directory_fd, FORMER_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return;
-	root = read_file(directory_fd, FORMER_FILE, FORMER_BYTES_MAX, &size);
+	r = read_file(directory_fd, FORMER_FILE, FORMER_BYTES_MAX, &size, &root);
+	if (is_unread(r)) {
+		note_unread(claims, FORMER_FILE, strerror(-r));
+		return;
+	}
+	r = 0;
 	if (!json_is_object(json_object_get(root, "claims")))
 		log_warning("the claims that an earlier version has saved cannot be read; the "
 			    "kubelet has to prepare them again");
@@ -1106,7 +1153,43 @@ static void convert(struct dra_claims *claims)
 		runtime_files_remove(files, FORMER_FILE);
 }
 
-int dra_claims_new(struct manager *manager, void (*on_end)(void *userdata), void *userdata,
+/* Reads what could not be read earlier. */
+static void read_again(struct dra_claims *claims)
+{
+	size_t n_items = claims->n_items, unread = claims->unread;
+
+	claims->unread = 0;
+	load(claims);
+	convert(claims);
+	if (claims->unread > 0 && claims->n_items == n_items && claims->unread == unread)
+		return;
+	claims->told = claims->unread > 0;
+	if (!claims->told)
+		log_notice("all claims that were prepared are read now");
+	dra_claims_configure(claims);
+	claims->on_change(claims->userdata);
+}
+
+bool dra_claims_write_left(struct dra_claims *claims)
+{
+	size_t left = 0;
+
+	if (claims && claims->unread > 0) {
+		read_again(claims);
+		left = claims->unread;
+	}
+	for (size_t i = 0; claims && i < claims->n_items; i++) {
+		struct claim *claim = claims->items[i];
+		struct error error = { 0 };
+
+		claim->unsaved = claim->unsaved && save_metadata(claims, claim, &error) < 0;
+		claim->unpublished = claim->unpublished && put(claims, claim, &error) < 0;
+		left += claim->unsaved || claim->unpublished;
+	}
+	return left == 0;
+}
+
+int dra_claims_new(struct manager *manager, void (*on_change)(void *userdata), void *userdata,
 	struct dra_claims **ret)
 {
 	_cleanup_(dra_claims_freep) struct dra_claims *claims = calloc(1, sizeof(*claims));
@@ -1114,7 +1197,7 @@ int dra_claims_new(struct manager *manager, void (*on_end)(void *userdata), void
 	if (!claims)
 		return -ENOMEM;
 	claims->manager = manager;
-	claims->on_end = on_end;
+	claims->on_change = on_change;
 	claims->userdata = userdata;
 	claims->revision = 1;
 	if (runtime_files_state_path(manager->config->runtime_dir, DIRECTORY, &claims->directory) <

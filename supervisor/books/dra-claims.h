@@ -25,11 +25,12 @@ struct dra_claims;
 #define DRA_CLAIMS_MAX       1024
 #define DRA_CLAIMS_BYTES_MAX (16U << 20)
 
-/* Reads the claims that an earlier daemon has saved. An invalid one is dropped, and logged. If the
- * edits of one are not permitted any more, which is logged, its devices still belong to it, and it
- * has no CDI file until its edits are built again. `on_end` is called after a claim has ended.
- * Returns 0 or negative errno. */
-int dra_claims_new(struct manager *manager, void (*on_end)(void *userdata), void *userdata,
+/* Reads the claims that an earlier daemon has saved. An invalid one is dropped, and logged. While
+ * one cannot be read, for example without a free descriptor, no claim is prepared or removed. If
+ * the edits of one are not permitted any more, which is logged, its devices still belong to it, and
+ * it has no CDI file until its edits are built again. `on_change` is called after a claim has
+ * ended, or was read late. Returns 0 or negative errno. */
+int dra_claims_new(struct manager *manager, void (*on_change)(void *userdata), void *userdata,
 	struct dra_claims **ret);
 
 /* Makes the CDI files match the claims: writes missing files, and removes those of claims that are
@@ -40,7 +41,8 @@ void dra_claims_configure(struct dra_claims *claims);
 /* Writes CDI files that are missing or were changed, after published_forget_damage(). */
 void dra_claims_publish(struct dra_claims *claims);
 
-/* Writes CDI files and metadata that could not be written earlier. Returns whether none remains;
+/* Reads claims that could not be read, and writes CDI files and metadata that could not be written
+ * earlier. Returns whether none remains;
  * `claims` may be NULL. */
 bool dra_claims_write_left(struct dra_claims *claims);
 
@@ -49,7 +51,7 @@ bool dra_claims_write_left(struct dra_claims *claims);
 const char *dra_claims_directory(const struct dra_claims *claims);
 int dra_claims_restore(struct dra_claims *claims, struct error *error);
 
-/* How many claims are prepared, and how many there are. */
+/* How many claims are prepared, and how many there are, with those that cannot be read now. */
 size_t dra_claims_count(const struct dra_claims *claims);
 size_t dra_claims_total(const struct dra_claims *claims);
 
@@ -102,7 +104,8 @@ int dra_claims_add_answers(
 	const struct dra_claims *claims, const char *resource, struct bookings *bookings);
 
 /* Returns 0, or with the error filled -EBUSY if another claim has one of its devices, or if a
- * device does not have enough for the amounts of all its claims. `preparing`: an array of claims
+ * device does not have enough for the amounts of all its claims; or -EAGAIN while claims cannot be
+ * read. `preparing`: an array of claims
  * that are being prepared, borrowed. */
 int dra_claims_check(const struct dra_claims *claims, const json_t *claim, const json_t *preparing,
 	struct error *error);
@@ -133,8 +136,9 @@ bool dra_claims_set_attributes(
 /* Writes the files of claims whose metadata has changed. Returns whether there are more. Logs. */
 bool dra_claims_write_metadata(struct dra_claims *claims, size_t maximum);
 
-/* Drops the claim and removes its files; a claim that is not known is no error. Returns 0, or
- * negative errno with the error filled: then both are still there. */
+/* Drops the claim and removes its files; a claim that is not known is no error, unless claims
+ * cannot be read now. Returns 0, or negative errno with the error filled: then both are still
+ * there. */
 int dra_claims_remove(
 	struct dra_claims *claims, const char *driver, const char *uid, struct error *error);
 

@@ -262,7 +262,7 @@ static int read_file(int directory_fd, const char *name, size_t maximum, char **
 	_cleanup_close_ int fd = -EBADF;
 	_cleanup_free_ char *text = NULL;
 	struct stat st;
-	size_t done = 0;
+	int r;
 
 	fd = runtime_files_open_file(directory_fd, name);
 	if (fd < 0)
@@ -273,17 +273,10 @@ static int read_file(int directory_fd, const char *name, size_t maximum, char **
 		return -EPERM;
 	if ((uint64_t)st.st_size > maximum)
 		return -EFBIG;
-	text = calloc((size_t)st.st_size + 1, 1);
-	if (!text)
-		return -ENOMEM;
-	while (done < (size_t)st.st_size) {
-		ssize_t n = RETRY_ON_EINTR(read(fd, text + done, (size_t)st.st_size - done));
-
-		if (n <= 0)
-			return n < 0 ? -errno : -EBADMSG;
-		done += (size_t)n;
-	}
-	if (strlen(text) != done)
+	r = read_exactly(fd, (size_t)st.st_size, &text);
+	if (r < 0)
+		return r;
+	if (strlen(text) != (size_t)st.st_size)
 		return -EBADMSG;
 	*ret = TAKE_PTR(text);
 	return 0;

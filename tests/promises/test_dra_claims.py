@@ -369,6 +369,32 @@ class DraClaims(DraTest):
         self.assertEqual(os.listdir(os.path.dirname(self.saved("x"))), [f"{claim[2]}.json"])
         self.assertEqual(self.prepare(claim), answer)
 
+    def test_P22_file_that_cannot_be_read(self):
+        """The claim stays: until it is read, its CDI file stays and no claim is prepared or unprepared."""
+        fault = self.node.environment["DEVPLUGD_FAIL_OPEN"] = self.node.path("fail-open")
+        self.node.inject("")
+        self.serve_api()
+        self.begin(self.resource("gpu"))
+        self.await_pool()
+        claim, other, new = self.claim("c", 0), self.claim("other", 1), self.claim("new", 2)
+        answer = self.prepare(claim, other)
+        before = self.specification(claim[2])
+        self.node.stop()
+        with open(fault, "w") as file:
+            file.write(f"{claim[2]}.json")
+        self.start()
+        self.assertIn(f"/{claim[2]}.json: Too many open files; no claim is prepared or unprepared", self.node.output())
+        self.assertEqual(self.specification(claim[2]), before)
+        self.assertIn("claims that were prepared earlier cannot be read", self.refusal(new))
+        self.assertIn("claims that were prepared earlier cannot be read", self.unprepare(claim)[claim[2]])
+        self.assertEqual(self.prepare(other), {other[2]: answer[other[2]]})
+        os.unlink(fault)
+        until(lambda: "all claims that were prepared are read now" in self.node.output(), "the claim to be read")
+        self.assertEqual(self.prepare(claim), {claim[2]: answer[claim[2]]})
+        self.assertEqual(self.specification(claim[2]), before)
+        self.assertNotIsInstance(self.prepare(new)[new[2]], str)
+        self.assertEqual(self.unprepare(claim), {claim[2]: ""})
+
     def test_file_of_earlier_versions(self):
         """It is read once, and becomes a file for each claim."""
         self.serve_api()

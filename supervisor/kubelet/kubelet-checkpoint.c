@@ -13,11 +13,10 @@
 static int load(const char *directory, json_t **ret, struct error *error)
 {
 	_cleanup_free_ char *path = NULL;
-	struct stat st;
 
 	if (format_text(&path, "%s/" CHECKPOINT_FILE, directory) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	return kubelet_file_load(path, CHECKPOINT_SIZE_MAX, ret, &st, error);
+	return kubelet_file_load(path, CHECKPOINT_SIZE_MAX, ret, error);
 }
 
 /* --- the document --- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides whether the file shows all claims of the kubelet. Claims that are missing here may be
- * ended, so the checksum is compared, and a file that is not the newest one is refused.
+ * ended, so the checksum is compared.
  */
 #include "supervisor/kubelet/kubelet-claims.h"
 
@@ -50,18 +50,13 @@ int kubelet_claims_read(const char *root_dir, json_t **ret, struct error *error)
 {
 	json_auto_t *file = NULL, *data = NULL, *uids = NULL;
 	_cleanup_free_ char *path = NULL;
-	struct stat st;
 	int r;
 
 	if (format_text(&path, "%s/" KUBELET_CLAIMS_FILE, root_dir) < 0)
 		return error_set(error, -ENOMEM, "out of memory");
-	r = kubelet_file_load(path, CHECKPOINT_SIZE_MAX, &file, &st, error);
+	r = kubelet_file_load(path, CHECKPOINT_SIZE_MAX, &file, error);
 	if (r < 0)
 		return r;
-	if (st.st_nlink == 0)
-		return error_set(error, -ESTALE,
-			"%s was replaced, and a mount keeps the old file; mount its directory instead",
-			path);
 	data = open_document(file);
 	uids = data ? read_uids(data) : NULL;
 	if (!uids)

@@ -15,6 +15,5 @@
 #define KUBELET_CLAIMS_FILE "dra_manager_state"
 
 /* Reads the UIDs of all claims, as the keys of an object. Returns 0 or, with the error filled,
- * -ESTALE: a mount keeps a file that the kubelet has replaced, -EBADMSG: an unknown form or a wrong
- * checksum, or an error of kubelet_file_load(). */
+ * -EBADMSG: an unknown form or a wrong checksum, or another error of kubelet_file_load(). */
 int kubelet_claims_read(const char *root_dir, json_t **ret, struct error *error);

@@ -13,24 +13,22 @@
 
 #include "common/log.h"
 #include "common/request-message.h"
+#include "supervisor/kubelet/kubelet-file.h"
 
 #define ROOT_MAX 64
 
 enum view { VIEW_MISSING, VIEW_WRITABLE, VIEW_READ_ONLY, VIEW_REMOVED };
 
-/* What another process has just removed may be open still. It stays at its path only as the root of
- * a mount, and then the view is old. */
 static enum view look_at(const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct statvfs mount;
-	struct statx st;
+	bool is_old = false;
 
-	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &st) < 0 ||
-		fstatvfs(fd, &mount) < 0)
+	if (fd < 0 || fstatvfs(fd, &mount) < 0)
 		return VIEW_MISSING;
-	if (st.stx_nlink == 0)
-		return st.stx_attributes & STATX_ATTR_MOUNT_ROOT ? VIEW_REMOVED : VIEW_MISSING;
+	if (kubelet_file_is_removed(fd, &is_old) != 0)
+		return is_old ? VIEW_REMOVED : VIEW_MISSING;
 	return mount.f_flag & ST_RDONLY ? VIEW_READ_ONLY : VIEW_WRITABLE;
 }
 

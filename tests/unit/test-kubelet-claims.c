@@ -2,10 +2,13 @@
 /*
  * The kubelet's file of claims: what is read of it, and that anything else is refused as a whole.
  */
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -94,6 +97,40 @@ static void test_missing(void **state)
 	assert_null(uids);
 }
 
+/* The kubelet replaces the file while it is opened. */
+static void test_replaced_meanwhile(void **state)
+{
+	char path[512], beside[520], text[1024] = "";
+	ssize_t size;
+	int fd, r = 0;
+	pid_t pid;
+
+	json_decref(read_valid(CLAIMS("[" CLAIM("u-1") "]")));
+	(void)snprintf(path, sizeof(path), "%s", in_dir(KUBELET_CLAIMS_FILE));
+	(void)snprintf(beside, sizeof(beside), "%s.new", path);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	size = read(fd, text, sizeof(text));
+	assert_true(size > 0 && close(fd) == 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	while (pid == 0) {
+		fd = open(beside, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		if (write(fd, text, (size_t)size) != size || close(fd) < 0 ||
+			rename(beside, path) < 0)
+			_exit(1);
+	}
+	for (unsigned i = 0; i < 20000 && r >= 0; i++) {
+		json_auto_t *uids = NULL;
+
+		r = kubelet_claims_read(dir, &uids, &error);
+	}
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	(void)unlink(beside);
+	if (r < 0)
+		fail_msg("%s", error.message);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -101,6 +138,7 @@ int main(void)
 		TEST(test_good),
 		TEST(test_unknown_form),
 		TEST(test_missing),
+		TEST(test_replaced_meanwhile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 
 #include "common/json-read.h"
 #include "common/text.h"
+#include "configuration/cdi-spec.h"
 #include "configuration/config.h"
 #include "drivers/host/cdi-lookup.h"
 #include "drivers/host/sysroot.h"
@@ -47,7 +48,8 @@ struct expected {
 	const struct running_container *container;
 	struct container_node *nodes;
 	struct strings paths, resources;
-	struct strings denied; /* other nodes in the container */
+	struct strings denied;  /* other nodes in the container */
+	struct error undefined; /* the first CDI device whose nodes are not known */
 	size_t n_nodes;
 };
 
@@ -110,6 +112,20 @@ static int expect_edits(struct expected *expected, const char *resource, const j
 	return r;
 }
 
+static void note_undefined(
+	struct expected *expected, const char *full_name, const struct cdi_definition *definition)
+{
+	const struct running_container *container = expected->container;
+	const json_t *pod = json_object_get(expected->check->pods, container->pod_uid);
+
+	if (expected->undefined.code != 0)
+		return;
+	(void)error_set(&expected->undefined, -ENOENT,
+		"%s of container %s of %s/%s is not defined in a CDI file%s%s", full_name,
+		container->name, text_of(pod, "namespace"), text_of(pod, "pod"),
+		definition->file ? ": see " : "", definition->file ? definition->file->path : "");
+}
+
 static int expect_cdi(struct expected *expected, const char *resource, const char *full_name)
 {
 	const char *equals = strchrnul(full_name, '=');
@@ -122,8 +138,10 @@ static int expect_cdi(struct expected *expected, const char *resource, const cha
 	if (!kind)
 		return -ENOMEM;
 	cdi_files_find(&expected->check->cdi, kind, equals + 1, &definition);
-	if (definition.status != CDI_DEFINED)
+	if (definition.status != CDI_DEFINED) {
+		note_undefined(expected, full_name, &definition);
 		return 0;
+	}
 	r = expect_edits(expected, resource, definition.device);
 	return r < 0 ? r : expect_edits(expected, resource, definition.file->document);
 }
@@ -281,6 +299,8 @@ static void check_nodes(struct expected *expected)
 	if (r == -ESRCH)
 		return;
 	check->n_containers++;
+	if (expected->undefined.code != 0)
+		note_unknown(check, &expected->undefined);
 	if (r >= 0)
 		add_problems(expected);
 	else
@@ -334,6 +354,8 @@ static int check_all(
 	r = container_list_read("/proc", &containers);
 	if (r < 0)
 		return error_set(error, r, "cannot read /proc: %s", strerror(-r));
+	/* The files of these containers are there by now. */
+	r = cdi_spec_read_files(config, &check->cdi);
 	for (size_t i = 0; i < containers.count && r >= 0; i++)
 		r = check_container(check, &containers.items[i], entries);
 	container_list_done(&containers);
@@ -363,8 +385,8 @@ int check_containers(
 	check.pods = pod_logs_read(config->kubelet.pod_logs_dir);
 	check.problems = json_array();
 	check.answers = json_object();
-	r = check.problems && check.answers ? cdi_files_add_usual(&check.cdi, check.root) : -ENOMEM;
-	r = r < 0 ? error_set(error, r, "out of memory") : check_all(&check, config, error);
+	r = check.problems && check.answers ? check_all(&check, config, error)
+					    : error_set(error, -ENOMEM, "out of memory");
 	if (r >= 0) {
 		*ret = json_pack("{s:s, s:I, s:O}", "unknown", check.unknown.message, "containers",
 			(json_int_t)check.n_containers, "problems", check.problems);

@@ -268,9 +268,10 @@ class LostDevices(Containers, NodeTest):
 class DevicesLostByClaims(Containers, DraPodTest):
     """A container has the devices of its own claims, from devplugd's CDI files."""
 
-    def begin_pod(self):
+    def begin_pod(self, cdi="etc/cdi"):
         self.serve_api()
-        self.cdi = f"{self.host}/etc/cdi"
+        self.cdi = f"{self.host}/{cdi}"
+        os.makedirs(self.cdi, exist_ok=True)
         self.begin(path("x", "/dev/x*", 'serve = "dra";'), pods=True, text=f'host_root = "{self.host}";',
                    kubelet=f'pod_logs_dir = "{self.node.kubelet_state}/pod-logs";')
         claim = self.api.schedule_limits("trainer", [{"vendor.example/x": 1}, {"vendor.example/x": 1}])
@@ -281,6 +282,13 @@ class DevicesLostByClaims(Containers, DraPodTest):
         # By container.
         self.devices = {pod["container"]: device["id"] for device in self.node.resource("vendor.example/x")["devices"]
                         for pod in device["pods"]}
+
+    def test_other_directory(self):
+        """`cdi_dir` is not one that container runtimes read by default."""
+        self.begin_pod(cdi="elsewhere")
+        self.run_container(self.uid, "a", root="a")
+        self.assertEqual(self.check(), (1, f"default/trainer, container a: /dev/{self.devices['a']} of vendor.example/x: "
+                                        "it is missing in the container\n"))
 
     def test_claims(self):
         self.begin_pod()
@@ -305,6 +313,15 @@ class DevicesLostByClaims(Containers, DraPodTest):
         status, text = self.check()
         self.assertEqual(status, 2)
         self.assertIn("devplugd is not running", text)
+
+    def test_device_that_no_file_defines(self):
+        """It is not known which nodes the container should have."""
+        self.begin_pod()
+        self.run_container(self.uid, "a", "/dev/x0=0", root="a")
+        self.node.stop()
+        answer = {"version": 1, "containers": [{"name": "a", "claims": [{"resource": "vendor.example/x", "cdi": ["devplugd/claim=gone"]}]}]}
+        with fake_daemon(self.node.run, json.dumps(answer).encode(), {}):
+            self.assertEqual(self.check(), (2, "devplugd/claim=gone of container a of default/trainer is not defined in a CDI file\n"))
 
     def test_daemon_that_cannot_answer(self):
         """It is asked once, because each answer may take seconds. A pod that is not known is no failure: it may have ended."""

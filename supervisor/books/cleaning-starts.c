@@ -91,6 +91,7 @@ int cleaning_starts_give(
 {
 	(void)strings_remove(&dirty->ended, user);
 	cleaning_run_set_open(dirty, NULL);
+	dirty->again = dirty->held = 0;
 	if (dirty->clean)
 		cleaning->devices.unsaved = true;
 	dirty->clean = false;

@@ -279,12 +279,19 @@ static void open_list(struct cleaning *cleaning)
 
 static void plan(struct cleaning *cleaning, uint64_t next)
 {
+	uint64_t now = now_usec(CLOCK_MONOTONIC);
+
 	for (const struct start *start = cleaning->starts; start; start = start->next)
 		next = MIN_OF(next, start->deadline);
-	for (size_t i = 0; i < cleaning->devices.count; i++)
-		if (cleaning->devices.items[i]->again > now_usec(CLOCK_MONOTONIC) &&
-			cleaning->devices.items[i]->number == 0)
-			next = MIN_OF(next, cleaning->devices.items[i]->again);
+	for (size_t i = 0; i < cleaning->devices.count; i++) {
+		const struct dirty *dirty = cleaning->devices.items[i];
+		uint64_t long_at = dirty->due_at + CLEANING_WAIT + 1; /* see waits_long() */
+
+		if (dirty->again > now && dirty->number == 0)
+			next = MIN_OF(next, dirty->again);
+		if (dirty->due_at > 0 && long_at > now)
+			next = MIN_OF(next, long_at);
+	}
 	(void)sd_event_source_set_time(cleaning->timer, next);
 	(void)sd_event_source_set_enabled(cleaning->timer, SD_EVENT_ONESHOT);
 }

@@ -395,15 +395,19 @@ static void test_cleaned_elsewhere(void **state)
 	assert_string_equal(cleaned(), "gpu-0");
 }
 
-/* The reason why a device waits ends with the wait. */
+/* The reason why a device waits ends with the wait, and so do the pauses that have grown. */
 static void test_reasons(void **state)
 {
 	struct dirty *dirty = add("gpu-0");
 	struct error error = { 0 };
 
 	cleaning_run_set_open(dirty, "process 1 has it open");
+	dirty->held = 6;
+	dirty->again = USEC_INFINITY;
 	assert_int_equal(cleaning_starts_give(&cleaning, dirty, "pod", &error), 0);
 	assert_null(dirty->open);
+	assert_int_equal(dirty->held, 0);
+	assert_int_equal(dirty->again, 0);
 }
 
 int main(void)

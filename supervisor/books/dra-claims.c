@@ -868,20 +868,28 @@ bool dra_claims_set_attributes(struct dra_claims *claims, const char *driver, co
 	return any;
 }
 
-/* The generation is saved before a container can read it, so that it is not used twice. */
+/* The generation is saved before a container can read it, so that it is not used twice. What is too
+ * large is not tried again. */
 static int save_metadata(struct dra_claims *claims, struct claim *claim, struct error *error)
 {
 	_cleanup_free_ char *text = make_text(claim);
 	size_t before = claim->size;
 	int r;
 
+	claim->unsaved = true;
 	if (!text)
 		return error_set(error, -ENOMEM, "out of memory");
 	r = check_size(claims, strlen(text), before, error);
-	if (r >= 0)
-		r = write_text(claims, claim, text, error);
+	if (r < 0) {
+		claim->unsaved = false;
+		return r;
+	}
+	r = write_text(claims, claim, text, error);
 	claims->size += claim->size - before;
-	return r < 0 ? r : put(claims, claim, error);
+	if (r >= 0)
+		r = put(claims, claim, error);
+	claim->unsaved = r < 0;
+	return r;
 }
 
 static void write_metadata(struct dra_claims *claims, struct claim *claim)
@@ -890,7 +898,7 @@ static void write_metadata(struct dra_claims *claims, struct claim *claim)
 	struct error error = { 0 };
 
 	claim->outdated = false;
-	claim->unsaved = save_metadata(claims, claim, &error) < 0;
+	(void)save_metadata(claims, claim, &error);
 	if (claim->unsaved)
 		manager_changed(claims->manager);
 	if (log_once_admits_within(&claims->logged, &claims->log_budget, &fields,
@@ -1182,7 +1190,8 @@ bool dra_claims_write_left(struct dra_claims *claims)
 		struct claim *claim = claims->items[i];
 		struct error error = { 0 };
 
-		claim->unsaved = claim->unsaved && save_metadata(claims, claim, &error) < 0;
+		if (claim->unsaved)
+			(void)save_metadata(claims, claim, &error);
 		claim->unpublished = claim->unpublished && put(claims, claim, &error) < 0;
 		left += claim->unsaved || claim->unpublished;
 	}

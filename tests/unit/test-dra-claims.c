@@ -222,6 +222,7 @@ static void test_metadata_that_grows(void **state)
 	assert_true(dra_claims_set_attributes(claims, DRIVER, more));
 	assert_false(dra_claims_write_metadata(claims, 1));
 	assert_string_equal(saved(), before);
+	assert_true(dra_claims_write_left(claims));
 	dra_claims_give_back(claims, room);
 	assert_true(dra_claims_set_attributes(claims, DRIVER, less));
 	assert_false(dra_claims_write_metadata(claims, 1));

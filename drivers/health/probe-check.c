@@ -1,12 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves checks from list to list, sets the timer of a queue by its first check, and passes a result
- * on if it changes something.
+ * Moves checks from list to list, sets the timer of a queue by its first check, decides how long
+ * files may be read before other events are handled, and passes a result on if it changes
+ * something.
  */
 #include "drivers/health/probe-check.h"
 
 #include "drivers/host/device-values.h"
 #include "drivers/model/template.h"
+
+/* The time for reading in one turn of the event loop. */
+#define READING_MAX USEC_PER_SEC
+
+bool health_may_read(struct health *health)
+{
+	uint64_t turn = 0, now = now_usec(CLOCK_MONOTONIC);
+
+	(void)sd_event_get_iteration(health->event, &turn);
+	if (turn != health->turn) {
+		health->turn = turn;
+		health->reading = 0;
+	}
+	return health->reading + (health->read_at > 0 ? now - health->read_at : 0) < READING_MAX;
+}
+
+void health_read_begin(struct health *health)
+{
+	health->read_at = now_usec(CLOCK_MONOTONIC);
+}
+
+void health_read_end(struct health *health)
+{
+	health->reading += now_usec(CLOCK_MONOTONIC) - health->read_at;
+	health->read_at = 0;
+}
 
 void check_leave(struct check *check)
 {
@@ -75,6 +102,9 @@ void check_queue_arm(struct check_queue *queue)
 		next = USEC_INFINITY;
 	if (queue->resting.first)
 		next = MIN_OF(next, queue->resting.first->due);
+	/* The accuracy of the timer would delay what is due. */
+	if (next <= now_usec(CLOCK_MONOTONIC))
+		next = 0;
 	(void)sd_event_source_set_time(queue->timer, next);
 	(void)sd_event_source_set_enabled(
 		queue->timer, next == USEC_INFINITY ? SD_EVENT_OFF : SD_EVENT_ONESHOT);

@@ -16,6 +16,7 @@
 
 struct check;
 struct check_queue;
+struct partial_read;
 struct program_run;
 
 struct check_list {
@@ -59,6 +60,8 @@ struct check {
 	/* files of changing content */
 	uint64_t content, changed; /* hash of what was read last, and when it changed
 				      (CLOCK_MONOTONIC); 0: never */
+	/* several files in /sys */
+	struct partial_read *partial; /* NULL: none */
 	/* files */
 	char *path;
 	const char *name; /* last component of `path` */
@@ -87,6 +90,10 @@ struct health {
 	const char *root;
 	struct watcher *watcher;
 	void (*handler)(void *userdata); /* health_handler */
+	/* reading, see health_may_read() */
+	uint64_t turn;    /* of the event loop */
+	uint64_t reading; /* time spent in it, before the current read */
+	uint64_t read_at; /* CLOCK_MONOTONIC; when that began */
 	/* files */
 	struct map directories;
 	struct check_list urgent; /* a file changed */
@@ -107,6 +114,14 @@ void check_leave(struct check *check);
 /* Makes a check wait for `delay`, in the list of checks with this delay. */
 void check_wait(struct check *check, uint64_t delay);
 void check_rest(struct check *check, uint64_t delay);
+
+/* Whether files may be read in this turn of the event loop. All reads of a resource share a time
+ * limit in each turn, because any of them may take long; the others follow in the next turns. */
+bool health_may_read(struct health *health);
+
+/* Every check reads its files between these two. */
+void health_read_begin(struct health *health);
+void health_read_end(struct health *health);
 
 /* Sets the timer of a queue by its first check. */
 void check_queue_arm(struct check_queue *queue);

@@ -273,22 +273,28 @@ static int join(struct check *check, struct error *error)
 
 static void file_run(struct check *check)
 {
+	struct health *health = check->unit->health;
 	struct error error;
 
+	health_read_begin(health);
 	if (!check->directory && join(check, &error) < 0) {
 		check_wait(check, check->queue->probe->interval);
 		check_result(check, PROBE_NOT_RUN, error.message);
-		return;
+	} else {
+		read_file(check);
 	}
-	read_file(check);
+	health_read_end(health);
 }
 
 static int on_urgent(sd_event_source *source, void *userdata)
 {
 	struct health *health = userdata;
 
-	for (size_t i = 0; i < FILES_AT_ONCE && health->urgent.first; i++)
+	for (size_t i = 0; i < FILES_AT_ONCE && health->urgent.first; i++) {
+		if (!health_may_read(health))
+			break;
 		file_run(health->urgent.first);
+	}
 	if (health->urgent.first)
 		return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 	return 0;
@@ -299,7 +305,7 @@ static int on_settled(sd_event_source *source, uint64_t usec, void *userdata)
 	struct health *health = userdata;
 	uint64_t now = now_usec(CLOCK_MONOTONIC);
 
-	for (size_t i = 0; i < FILES_AT_ONCE; i++) {
+	for (size_t i = 0; i < FILES_AT_ONCE && health_may_read(health); i++) {
 		if (!health->settling.first || health->settling.first->due > now)
 			break;
 		file_run(health->settling.first);
@@ -334,13 +340,18 @@ static int prepare_sources(struct health *health)
 
 static int file_attach(struct check *check)
 {
+	struct health *health = check->unit->health;
 	int r;
 
-	r = prepare_sources(check->unit->health);
+	r = prepare_sources(health);
 	if (r < 0)
 		return r;
-	file_run(check);
-	return 0;
+	if (health_may_read(health)) {
+		file_run(check);
+		return 0;
+	}
+	check_move(check, &health->urgent, 0);
+	return sd_event_source_set_enabled(health->urgent_source, SD_EVENT_ONESHOT);
 }
 
 static void file_detach(struct check *check)
@@ -375,7 +386,7 @@ static void file_detach(struct check *check)
 
 static void file_on_due(struct check_queue *queue, uint64_t now)
 {
-	for (size_t i = 0; i < FILES_AT_ONCE; i++) {
+	for (size_t i = 0; i < FILES_AT_ONCE && health_may_read(queue->health); i++) {
 		struct check *check = queue->waiting.first;
 
 		if (!check || check->due > now)

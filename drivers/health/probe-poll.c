@@ -14,16 +14,36 @@
 #include "drivers/host/sysroot.h"
 #include "drivers/model/form.h"
 
-/* How many checks run in one turn of the event loop. */
+/* How many checks run in one turn of the event loop, if they take little time. */
 #define LOOKS_AT_ONCE 256
+
+/* The files of a check that were read so far. */
+struct partial_read {
+	char *directory, *file; /* of which device, and the probe's file or pattern */
+	struct strings files;
+	size_t next, n_present;
+	uint64_t content; /* hash */
+};
+
+static void partial_free(struct check *check)
+{
+	struct partial_read *partial = TAKE_PTR(check->partial);
+
+	if (!partial)
+		return;
+	free(partial->directory);
+	free(partial->file);
+	strings_done(&partial->files);
+	free(partial);
+}
 
 static const char *device_directory(const struct check *check)
 {
 	return device_variable(check->unit->device, "sysfs");
 }
 
-/* Each returns an enum probe_outcome, with the reason unless it is healthy, or -EAGAIN if the state
- * is unknown. */
+/* Each returns an enum probe_outcome, with the reason unless it is healthy, -EAGAIN if the state is
+ * unknown, or -EINPROGRESS if the rest has to be read in a later turn. */
 
 static int look_exists(struct check *check, char reason[static REASON_MAX])
 {
@@ -127,45 +147,98 @@ static int look_changes(
 	return PROBE_UNHEALTHY;
 }
 
-static int look_sysfs(struct check *check, char reason[static REASON_MAX])
+/* Returns 0, or -ENOMEM. */
+static int partial_new(struct check *check, const char *directory, const char *file)
+{
+	struct partial_read *partial = calloc(1, sizeof(*partial));
+
+	partial_free(check);
+	check->partial = partial;
+	if (!partial)
+		return -ENOMEM;
+	partial->directory = strdup(directory);
+	partial->file = strdup(file);
+	return partial->directory && partial->file ? 0 : -ENOMEM;
+}
+
+/* Lists the files, unless some of them were read already. Returns PROBE_HEALTHY if they can be
+ * read. */
+static int list_files(struct check *check, const char *directory, char reason[static REASON_MAX])
+{
+	_cleanup_free_ char *file = NULL;
+	struct error error;
+	int r;
+
+	r = check_expand(check, check->queue->probe->attribute, &file, &error);
+	if (r < 0) {
+		reason_copy(error.message, reason);
+		return PROBE_NOT_RUN;
+	}
+	if (check->partial && streq(check->partial->directory, directory) &&
+		streq(check->partial->file, file))
+		return PROBE_HEALTHY;
+	r = partial_new(check, directory, file);
+	if (r >= 0)
+		r = sysfs_expand(
+			check->unit->health->root, directory, file, &check->partial->files);
+	if (r >= 0)
+		return PROBE_HEALTHY;
+	(void)snprintf(reason, REASON_MAX, "%.*s cannot be listed: %s", REASON_MAX / 2, file,
+		strerror(-r));
+	return PROBE_NOT_RUN;
+}
+
+/* Reads the next file in any case, so that every check gets on. */
+static int read_files(struct check *check, char reason[static REASON_MAX])
+{
+	struct partial_read *partial = check->partial;
+	size_t first = partial->next;
+
+	while (partial->next < partial->files.count) {
+		int r;
+
+		if (partial->next > first && !health_may_read(check->unit->health))
+			return -EINPROGRESS;
+		r = look_at_file(
+			check, partial->files.items[partial->next++], &partial->content, reason);
+		if (r == PROBE_UNHEALTHY || r == PROBE_NOT_RUN || r == -EAGAIN)
+			return r;
+		partial->n_present += r == PROBE_HEALTHY;
+	}
+	return PROBE_HEALTHY;
+}
+
+static int judge_files(struct check *check, char reason[static REASON_MAX])
 {
 	const struct declared_probe *probe = check->queue->probe;
+	const struct partial_read *partial = check->partial;
+
+	if (probe->changes_within > 0 && partial->n_present > 0)
+		return look_changes(check, partial->file, partial->content, reason);
+	check->changed = 0;
+	if (partial->n_present > 0 || probe->missing)
+		return PROBE_HEALTHY;
+	(void)snprintf(reason, REASON_MAX, "%.*s is missing", REASON_MAX / 2, partial->file);
+	return PROBE_NOT_RUN;
+}
+
+static int look_sysfs(struct check *check, char reason[static REASON_MAX])
+{
 	const char *directory = device_directory(check);
-	_cleanup_strings_ struct strings files = { 0 };
-	_cleanup_free_ char *file = NULL;
-	uint64_t content = 0;
-	size_t n_present = 0;
-	struct error error;
 	int r;
 
 	if (!directory) {
 		(void)snprintf(reason, REASON_MAX, "it has no directory in /sys");
 		return PROBE_NOT_RUN;
 	}
-	r = check_expand(check, probe->attribute, &file, &error);
-	if (r < 0) {
-		reason_copy(error.message, reason);
-		return PROBE_NOT_RUN;
-	}
-	r = sysfs_expand(check->unit->health->root, directory, file, &files);
-	if (r < 0) {
-		(void)snprintf(reason, REASON_MAX, "%.*s cannot be listed: %s", REASON_MAX / 2,
-			file, strerror(-r));
-		return PROBE_NOT_RUN;
-	}
-	for (size_t i = 0; i < files.count; i++) {
-		r = look_at_file(check, files.items[i], &content, reason);
-		if (r == PROBE_UNHEALTHY || r == PROBE_NOT_RUN || r == -EAGAIN)
-			return r;
-		n_present += r == PROBE_HEALTHY;
-	}
-	if (probe->changes_within > 0 && n_present > 0)
-		return look_changes(check, file, content, reason);
-	check->changed = 0;
-	if (n_present > 0 || probe->missing)
-		return PROBE_HEALTHY;
-	(void)snprintf(reason, REASON_MAX, "%.*s is missing", REASON_MAX / 2, file);
-	return PROBE_NOT_RUN;
+	r = list_files(check, directory, reason);
+	if (r == PROBE_HEALTHY)
+		r = read_files(check, reason);
+	if (r == PROBE_HEALTHY)
+		r = judge_files(check, reason);
+	if (r != -EINPROGRESS)
+		partial_free(check);
+	return r;
 }
 
 static bool is_asleep(const char *root, const char *directory)
@@ -252,10 +325,14 @@ static void look(struct check *check)
 		[PROBE_PCI] = look_pci,
 		[PROBE_NVML] = look_finding,
 	};
+	struct health *health = check->unit->health;
 	char reason[REASON_MAX];
-	int outcome = looks[check->queue->probe->kind](check, reason);
+	int outcome;
 
-	check_wait(check, check->queue->probe->interval);
+	health_read_begin(health);
+	outcome = looks[check->queue->probe->kind](check, reason);
+	health_read_end(health);
+	check_wait(check, outcome == -EINPROGRESS ? 0 : check->queue->probe->interval);
 	if (outcome >= 0)
 		check_result(check, (enum probe_outcome)outcome, reason);
 }
@@ -263,18 +340,27 @@ static void look(struct check *check)
 static int poll_attach(struct check *check)
 {
 	const struct device *device = check->unit->device;
+	bool is_finding = check->queue->probe->kind == PROBE_NVML;
 
-	if (check->queue->probe->kind == PROBE_NVML && check->period != device->finding_period) {
+	if (is_finding && check->period != device->finding_period) {
 		probe_result_done(&check->result);
 		check->period = device->finding_period;
 	}
-	look(check);
+	if (is_finding || health_may_read(check->unit->health))
+		look(check);
+	else
+		check_wait(check, 0);
 	return 0;
+}
+
+static void poll_change(struct check *check)
+{
+	(void)poll_attach(check);
 }
 
 static void poll_on_due(struct check_queue *queue, uint64_t now)
 {
-	for (size_t i = 0; i < LOOKS_AT_ONCE; i++) {
+	for (size_t i = 0; i < LOOKS_AT_ONCE && health_may_read(queue->health); i++) {
 		if (!queue->waiting.first || queue->waiting.first->due > now)
 			break;
 		look(queue->waiting.first);
@@ -283,12 +369,13 @@ static void poll_on_due(struct check_queue *queue, uint64_t now)
 
 static void poll_detach(struct check *check)
 {
-	if (!check->unit->device)
-		check->changed = 0;
+	partial_free(check);
+	check->changed = 0;
 }
 
 const struct check_type poll_check_type = {
 	.attach = poll_attach,
 	.detach = poll_detach,
+	.change = poll_change,
 	.on_due = poll_on_due,
 };

@@ -75,6 +75,8 @@ static struct map kept_by_key;
 
 static atomic_uint refusals;
 
+static _Thread_local uint64_t time_left = USEC_INFINITY; /* see sysfs_locked_limit() */
+
 static size_t find_locked(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
@@ -89,6 +91,11 @@ static size_t find_locked(const char *path)
 bool sysfs_is_locked(const char *path)
 {
 	return find_locked(path) < ARRAY_SIZE(locked);
+}
+
+void sysfs_locked_limit(uint64_t usec)
+{
+	time_left = usec;
 }
 
 unsigned sysfs_locked_refusals(void)
@@ -299,18 +306,27 @@ static ssize_t wait_for(struct job *job, char *buffer)
 	return job->length;
 }
 
+static void spend(uint64_t usec)
+{
+	if (time_left != USEC_INFINITY)
+		time_left -= MIN_OF(usec, time_left);
+}
+
 static ssize_t read_in_thread(const char *root, const char *path, char *buffer, size_t size)
 {
+	uint64_t begun = now_usec(CLOCK_MONOTONIC);
 	struct job *job;
-	ssize_t length;
+	ssize_t length = -EBUSY;
 
 	(void)pthread_mutex_lock(&mutex);
-	length = get_job(root, path, size, &job);
+	if (time_left > 0)
+		length = get_job(root, path, size, &job);
 	if (length >= 0) {
 		length = wait_for(job, buffer);
 		job_unref(job);
 	}
 	(void)pthread_mutex_unlock(&mutex);
+	spend(now_usec(CLOCK_MONOTONIC) - begun);
 	/* No thread can be started now. */
 	if (length == -EAGAIN)
 		length = -EBUSY;

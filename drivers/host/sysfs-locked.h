@@ -21,6 +21,10 @@ bool sysfs_is_locked(const char *path);
  * and the name of a network port once for each interface. Any thread may call this. */
 ssize_t sysfs_read_locked(const char *root, const char *path, char *buffer, size_t size);
 
+/* Limits the time that the calling thread spends in sysfs_read_locked() from now on, until the next
+ * call: then it returns -EBUSY at once, unless the value is known. USEC_INFINITY: no limit. */
+void sysfs_locked_limit(uint64_t usec);
+
 /* How often sysfs_read_locked() has returned -EBUSY: if the number grows during a scan, its result
  * may be incomplete. */
 unsigned sysfs_locked_refusals(void);

@@ -25,6 +25,9 @@
 #define POLL_ACCURACY USEC_PER_SEC
 /* The delay after a scan that could not read an attribute because the kernel had locked it. */
 #define LOCKED_INTERVAL USEC_PER_SEC
+/* How long a scan may wait for attributes. The values that are kept are not read again, so the next
+ * scans find the rest. Below CONTROL_ALIVE_TIMEOUT. */
+#define LOCKED_MAX (20 * USEC_PER_SEC)
 /* Between two scans, so that a storm of events takes a fifth of a processor at most. */
 #define SCAN_SPACING (20 * USEC_PER_MSEC)
 
@@ -196,6 +199,7 @@ static int scan_now(struct inventory *inventory, struct error *error)
 
 	inventory->scan_at = USEC_INFINITY;
 	pace_begin(&inventory->scanning);
+	sysfs_locked_limit(LOCKED_MAX);
 	r = unit_list_expect(&inventory->list, &scan);
 	if (r >= 0)
 		r = list_devices(inventory->declaration, &scan, error);
@@ -205,6 +209,7 @@ static int scan_now(struct inventory *inventory, struct error *error)
 		(published_attributes_add(inventory->declaration, &scan) < 0 ||
 			published_capacity_add(inventory->declaration, &scan) < 0))
 		r = error_set(error, -ENOMEM, "out of memory");
+	sysfs_locked_limit(USEC_INFINITY);
 	refusals = sysfs_locked_refusals() - refusals;
 	if (refusals > 0)
 		scan_incomplete(&scan);

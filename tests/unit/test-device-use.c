@@ -90,8 +90,10 @@ static void test_hangs(void **state)
 		host_root));
 	applied.declaration = declaration_of(config);
 	offer.snapshot = snapshot = inventory_snapshot(inventory);
-	assert_int_equal(clean(&offer, "unit-0"), CHILD_CLEANED_FAILED);
-	assert_non_null(strstr(why, "cannot be killed, because it hangs in the kernel"));
+	/* On a busy machine, it may be killed before. */
+	do
+		assert_int_equal(clean(&offer, "unit-0"), CHILD_CLEANED_FAILED);
+	while (!strstr(why, "cannot be killed, because it hangs in the kernel"));
 	assert_int_equal(clean(&offer, "unit-0"), CHILD_CLEANED_FAILED);
 	assert_non_null(strstr(why, "its earlier run still hangs in the kernel"));
 	assert_int_equal(clean(&offer, "unit-1"), CHILD_CLEANED_OK);

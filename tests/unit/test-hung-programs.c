@@ -10,6 +10,7 @@
 #include "drivers/exec/exec-source.h"
 #include "proto/plugin/pre-start.h"
 
+#define HANGS       "cannot be killed, because it hangs in the kernel"
 #define STILL_HANGS "its earlier run still hangs in the kernel"
 
 static struct locked_file file;
@@ -67,44 +68,49 @@ static void start_probes(const char *keys)
 		keys, host_root));
 }
 
+/* On a busy machine, a program may be killed before it hangs, and is started again. */
 static void test_probe(void **state)
 {
-	size_t n;
+	size_t n, hung;
 
 	if (!lock())
 		skip();
 	program("/program", HANG_WITH("unit-0"));
 	start_probes("");
-	RUN_UNTIL(strstr(reason_of("unit-0"), "cannot be killed, because it hangs in the kernel"));
+	RUN_UNTIL(strstr(reason_of("unit-0"), HANGS));
 	RUN_UNTIL(strstr(reason_of("unit-0"), STILL_HANGS));
+	hung = logged("unit-0");
 	n = logged("unit-1");
 	RUN_UNTIL(logged("unit-1") > n + 5);
 	RUN_UNTIL(streq(reason_of("unit-1"), ""));
-	assert_int_equal(logged("unit-0"), 1);
+	assert_int_equal(logged("unit-0"), hung);
 	/* Also not for the units of another configuration. */
 	start_probes("fail_after = 1;");
 	RUN_UNTIL(strstr(reason_of("unit-0"), STILL_HANGS));
-	assert_int_equal(logged("unit-0"), 1);
+	assert_int_equal(logged("unit-0"), hung);
 	file.locked = false;
 	RUN_UNTIL(streq(reason_of("unit-0"), ""));
-	assert_true(logged("unit-0") > 1);
+	assert_true(logged("unit-0") > hung);
 }
 
 /* A test that is not started is not one of the attempts. */
 static void test_test(void **state)
 {
+	size_t hung;
+
 	if (!lock())
 		skip();
 	program("/program", HANG_WITH("unit-0"));
-	start_probes("on_recovery = true; once = true; attempts = 5;");
+	start_probes("on_recovery = true; once = true; attempts = 8;");
 	RUN_UNTIL(strstr(reason_of("unit-0"), "cannot be tested yet: "));
 	assert_non_null(strstr(reason_of("unit-0"), STILL_HANGS));
-	run_for(2 * USEC_PER_SEC);
+	hung = logged("unit-0");
+	run_for(3 * USEC_PER_SEC);
 	assert_non_null(strstr(reason_of("unit-0"), "cannot be tested yet: "));
-	assert_int_equal(logged("unit-0"), 1);
+	assert_int_equal(logged("unit-0"), hung);
 	file.locked = false;
 	RUN_UNTIL(streq(reason_of("unit-0"), ""));
-	assert_int_equal(logged("unit-0"), 2);
+	assert_true(logged("unit-0") > hung);
 }
 
 static void on_list(void *userdata)
@@ -129,6 +135,7 @@ static bool still_hangs(void)
 static void test_source(void **state)
 {
 	static const char command[] = "/program";
+	size_t hung;
 
 	if (!lock())
 		skip();
@@ -139,14 +146,14 @@ static void test_source(void **state)
 	assert_int_equal(strings_add(&match.command, command, strlen(command)), 0);
 	start_source();
 	RUN_UNTIL(still_hangs());
-	assert_int_equal(logged("start"), 1);
+	hung = logged("start");
 	start_source();
 	RUN_UNTIL(still_hangs());
 	run_for(USEC_PER_SEC);
-	assert_int_equal(logged("start"), 1);
+	assert_int_equal(logged("start"), hung);
 	file.locked = false;
 	RUN_UNTIL(exec_source_answered(source));
-	assert_int_equal(logged("start"), 2);
+	assert_true(logged("start") > hung);
 }
 
 /* A container that gets the device and others is refused, too. */
@@ -162,10 +169,13 @@ static void test_allocate(void **state)
 	begin("{ command = \"/list\"; interval = 3600; allocate = \"/allocate\"; allocate_timeout "
 	      "= 3; }",
 		"", 3);
-	ASK("a", "c");
-	RUN_UNTIL(ended == 1);
-	assert_int_equal(end_status, -ETIMEDOUT);
-	inquiry = inquiry_free(inquiry);
+	do {
+		ended = 0;
+		ASK("a", "c");
+		RUN_UNTIL(ended == 1);
+		assert_int_equal(end_status, -ETIMEDOUT);
+		inquiry = inquiry_free(inquiry);
+	} while (!strstr(end_error.message, HANGS));
 	assert_int_equal(ask(ids, 2, &error), -EBUSY);
 	if (!strstr(error.message, STILL_HANGS "; check the hardware that it uses"))
 		fail_msg("%s", error.message);
@@ -208,7 +218,9 @@ static void expect_prestarts(const char *word)
 	(void)renewed_snapshot();
 	applied.declaration = declaration_of(config);
 	offer.snapshot = snapshot;
-	assert_int_equal(prestart(&offer, "unit-0", NULL), -ETIMEDOUT);
+	do
+		assert_int_equal(prestart(&offer, "unit-0", NULL), -ETIMEDOUT);
+	while (!strstr(end_error.message, HANGS));
 	assert_int_equal(prestart(&offer, "unit-0", "unit-1"), -EBUSY);
 	assert_non_null(strstr(end_error.message, STILL_HANGS));
 	assert_int_equal(prestart(&offer, "unit-1", NULL), 0);

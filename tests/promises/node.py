@@ -404,8 +404,12 @@ def is_socket(entry):
 
 
 def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
+    """None if the process has just ended."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def command_line(pid):

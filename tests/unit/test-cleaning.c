@@ -183,7 +183,7 @@ static int setup_devices(void **state)
 	process = pair[1];
 	assert_int_equal(strings_add(&command, "/bin/true", 9), 0);
 	config.declaration.release.command = command;
-	resource.accepted = &config;
+	resource.accepted = other.accepted = &config;
 	manager.children = children;
 	manager.n_children = ARRAY_SIZE(children);
 	cleaning.manager = &manager;
@@ -343,7 +343,7 @@ static bool gets_uncleaned(enum overlap first, enum overlap second)
 	assert_int_equal(cleaning_run_add(&cleaning, &other_child, "gpu-0", &dirty), 0);
 	if (!dirty->clean)
 		assert_int_equal(strings_add_once(&dirty->users, "unknown"), 0);
-	other.accepted = NULL;
+	other.accepted = &config;
 	config.declaration.overlap = OVERLAP_NONE;
 	if (cleaning_starts_admit(&cleaning, dirty, "pod", &usage, &error) > 0) {
 		dirty_devices_remove(&cleaning.devices, dirty);

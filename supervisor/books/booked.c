@@ -210,9 +210,6 @@ static int send_bookings(struct booked *booked, struct child *child, uint64_t un
 	hash = bookings_hash(bookings, text, size) ^ booked->kubelet_restarted;
 	if (hash != child->booked_sent)
 		claimant_set_booked(child->claimant, bookings);
-	if (booked->written_at > BOOKING_DELAY)
-		message.allocated_before = booked->written_at - BOOKING_DELAY;
-	claimant_set_booked_before(child->claimant, message.allocated_before);
 	if (until == UNTIL_NEVER && hash == child->booked_sent && child->gone == 0)
 		return 0;
 	r = sealed_new("booked", text, size);
@@ -221,6 +218,8 @@ static int send_bookings(struct booked *booked, struct child *child, uint64_t un
 	message.fds[0] = r;
 	message.gone_by = until;
 	message.kubelet_restarted = booked->kubelet_restarted;
+	if (booked->written_at > BOOKING_DELAY)
+		message.allocated_before = booked->written_at - BOOKING_DELAY;
 	r = control_send(child->process.control_fd, &message);
 	if (r >= 0)
 		child->booked_sent = hash;

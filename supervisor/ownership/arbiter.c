@@ -54,11 +54,10 @@ struct claimant {
 				       * several */
 	uint64_t caused[ARBITER_SCANS_MAX]; /* when it had others scan, a ring */
 	size_t n_caused;
-	char *sent;                /* the last answer to the process; NULL: none */
-	struct bookings *booked;   /* NULL: nothing, or not known */
-	uint64_t allocated_before; /* they have all allocations before that time */
-	bool replays;              /* see claimant_replays() */
-	char *note;                /* for people; NULL: none */
+	char *sent;              /* the last answer to the process; NULL: none */
+	struct bookings *booked; /* NULL: nothing, or not known */
+	bool replays;            /* see claimant_replays() */
+	char *note;              /* for people; NULL: none */
 	struct log_budget log_budget;
 };
 
@@ -368,8 +367,7 @@ static uint64_t drop_all_taken(struct arbiter *arbiter, uint64_t now)
 
 	for (size_t i = 0; i < arbiter->n_all; i++) {
 		struct claimant *claimant = arbiter->all[i];
-		uint64_t due = taken_drop(
-			&claimant->taken, claimant->booked, claimant->allocated_before, now);
+		uint64_t due = taken_drop(&claimant->taken, claimant->booked, now);
 
 		if (due > 0 && (next == 0 || due < next))
 			next = due;
@@ -647,15 +645,6 @@ void claimant_set_booked(struct claimant *claimant, struct bookings *booked)
 	if (booked != before && (is_used || claimant->arbiter->contested))
 		arbiter_decide(claimant->arbiter);
 	(void)bookings_unref(before);
-}
-
-void claimant_set_booked_before(struct claimant *claimant, uint64_t allocated_before)
-{
-	bool matters = claimant->taken.first && allocated_before != claimant->allocated_before;
-
-	claimant->allocated_before = allocated_before;
-	if (matters)
-		arbiter_decide(claimant->arbiter);
 }
 
 bool claimant_excludes(const struct claimant *claimant)

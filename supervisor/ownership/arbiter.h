@@ -80,10 +80,6 @@ void claimant_set_overlap(struct claimant *claimant, int overlap);
  * devices that are assigned to pods, and what outdated answers lead to is unhealthy. */
 void claimant_set_booked(struct claimant *claimant, struct bookings *booked);
 
-/* The bookings have all allocations before that time, CLOCK_MONOTONIC; 0: not known. They may be
- * the same as before, for another pod. */
-void claimant_set_booked_before(struct claimant *claimant, uint64_t allocated_before);
-
 /* Adds the paths of the nodes that belong to the device of the resource alone. Returns 0, -ENOMEM,
  * or -EAGAIN if they are not known yet. */
 struct strings;

@@ -50,15 +50,7 @@ static void drop_next(struct taken_devices *taken, struct taken **at)
 	free(dropped);
 }
 
-/* A kubelet drops the bookings of pods that have ended before it allocates their devices, so a
- * later checkpoint has only that of the next pod. */
-static bool is_of_next(const struct taken *device, uint64_t allocated_before)
-{
-	return !device->again || allocated_before > device->at;
-}
-
-uint64_t taken_drop(struct taken_devices *taken, const struct bookings *booked,
-	uint64_t allocated_before, uint64_t now)
+uint64_t taken_drop(struct taken_devices *taken, const struct bookings *booked, uint64_t now)
 {
 	uint64_t next = 0;
 
@@ -68,7 +60,7 @@ uint64_t taken_drop(struct taken_devices *taken, const struct bookings *booked,
 		bool is_booked = bookings_have_unit(booked, device->id, BOOKED_ALONE);
 
 		device->again = device->again && is_booked;
-		if (now >= due || (is_booked && is_of_next(device, allocated_before))) {
+		if (now >= due || (is_booked && !device->again)) {
 			drop_next(taken, at);
 			continue;
 		}

@@ -20,10 +20,8 @@ struct taken_devices {
  * or -ENOSPC if CLAIMS_MAX devices are taken. */
 int taken_add(struct taken_devices *taken, const char *id, bool again, uint64_t now);
 
-/* Drops the devices that are booked by now, or were not booked in time. `allocated_before`: the
- * bookings have all allocations before that time, 0: not known. Returns when the next one is due
- * (CLOCK_MONOTONIC), or 0 if none is left. */
-uint64_t taken_drop(struct taken_devices *taken, const struct bookings *booked,
-	uint64_t allocated_before, uint64_t now);
+/* Drops the devices that are booked by now, or were not booked in time. Returns when the next one
+ * is due (CLOCK_MONOTONIC), or 0 if none is left. */
+uint64_t taken_drop(struct taken_devices *taken, const struct bookings *booked, uint64_t now);
 
 void taken_done(struct taken_devices *taken);

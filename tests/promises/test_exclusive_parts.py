@@ -133,21 +133,6 @@ class ExclusiveParts(ToolTest):
         until(lambda: list(self.reasons("card").values()) != ["in use as vendor.example/part by default/a"], "the end of the pod")
         self.assertEqual(list(self.reasons("card").values()), ["in use as vendor.example/part by a pod"])
 
-    def test_replicas(self):
-        """The parts of a card are free as soon as the pods of all its replicas have ended, not 60 s after the last Allocate."""
-        self.configure(self.card(more="share = { replicas = 2; };"), self.part())
-        self.node.start_kubelet()
-        self.node.start()
-        self.node.await_allocatable(card=4, part=4)
-        for name in "abcd":
-            self.assertIsNone(self.node.pod(name, card=1)[1])
-            last = time.monotonic()
-        until(lambda: len(self.reasons("part")) == 4, "the parts to be in use")
-        for name in "abcd":
-            self.remove(name)
-        until(lambda: not self.reasons("part"), "the parts to be free")
-        self.assertLess(time.monotonic(), last + 60)
-
     def test_restarts(self):
         """Over a kill of devplugd and one of the kubelet: who has what is known before the first list."""
         self.start(self.card(), self.part())

@@ -130,7 +130,8 @@ static void read_checkpoint(struct booked *booked)
 	struct error error = { 0 };
 	int r = read_identity(booked, CHECKPOINT_FILE, &identity);
 
-	if (same_identity(&identity, &booked->identity) && (r >= 0 || r == -ENOENT))
+	if (same_identity(&identity, &booked->identity) && (r >= 0 || r == -ENOENT) &&
+		!is_passing(booked->problem))
 		return;
 	pace_begin(&booked->reading);
 	r = booked->problem = kubelet_checkpoint_read(directory, &checkpoint, &error);
@@ -350,7 +351,8 @@ static bool is_wanted(const struct booked *booked)
 		return false;
 	return has_gone(booked) || pod_directories_await(booked->directories, 0) ||
 		(asks_pods(booked) && renewal_is_wanted(booked->manager, booked->checkpoint)) ||
-		(asks_pods(booked) && !booked_has_checkpoint(booked) && booked->problem != -ENOENT);
+		(asks_pods(booked) && booked->problem != -ENOENT &&
+			(!booked_has_checkpoint(booked) || is_passing(booked->problem)));
 }
 
 /* Removes devices from the lists that disappeared before that time and are not booked. */

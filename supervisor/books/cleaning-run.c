@@ -117,6 +117,21 @@ static bool is_shared(const struct child *child)
 	return declaration && declaration->overlap == OVERLAP_SHARED;
 }
 
+/* A pod may have it still as a device of a resource that shares it. */
+static bool is_used_elsewhere(
+	const struct cleaning *cleaning, const struct child *child, const struct dirty *dirty)
+{
+	for (size_t i = 0; i < cleaning->devices.count; i++) {
+		const struct dirty *other = cleaning->devices.items[i];
+
+		if (other != dirty && !other->clean && other->due_at == 0 &&
+			streq(other->id, dirty->id) && is_shared(child) &&
+			is_shared(manager_find_child(cleaning->manager, other->resource)))
+			return true;
+	}
+	return false;
+}
+
 /* The device may have moved from another resource, which cannot clean it any more. It has not if
  * both share it. */
 static bool is_dirty_elsewhere(
@@ -287,6 +302,7 @@ void cleaning_run_begin(struct cleaning *cleaning, struct dirty *dirty)
 
 	if (!child || dirty->again > now ||
 		dirty_devices_find_running(&cleaning->devices, dirty->id) ||
+		is_used_elsewhere(cleaning, child, dirty) ||
 		count_running(cleaning, dirty->resource) >= CHILD_CLEANINGS_MAX)
 		return;
 	dirty->examine = dirty->unused_at == 0 || now - dirty->unused_at >= UNUSED_AGE;

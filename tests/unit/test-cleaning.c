@@ -395,6 +395,24 @@ static void test_cleaned_elsewhere(void **state)
 	assert_string_equal(cleaned(), "gpu-0");
 }
 
+/* Where two resources share a device, the end of a pod of one does not clean it under the pod of
+ * the other. */
+static void test_shared_device_in_use(void **state)
+{
+	struct dirty *dirty = cleaning.devices.items[0], *elsewhere;
+
+	config.declaration.overlap = OVERLAP_SHARED;
+	assert_int_equal(cleaning_run_add(&cleaning, &other_child, "gpu-0", &elsewhere), 0);
+	elsewhere->clean = false;
+	dirty->unused_at = now_usec(CLOCK_MONOTONIC);
+	cleaning_run_begin(&cleaning, dirty);
+	assert_string_equal(cleaned(), "");
+	elsewhere->due_at = dirty->unused_at;
+	cleaning_run_begin(&cleaning, dirty);
+	assert_string_equal(cleaned(), "gpu-0");
+	config.declaration.overlap = OVERLAP_NONE;
+}
+
 /* The reason why a device waits ends with the wait, and so do the pauses that have grown. */
 static void test_reasons(void **state)
 {
@@ -423,6 +441,8 @@ int main(void)
 			test_device_of_two_resources, setup_devices, teardown_devices),
 		cmocka_unit_test_setup_teardown(
 			test_cleaned_elsewhere, setup_devices, teardown_devices),
+		cmocka_unit_test_setup_teardown(
+			test_shared_device_in_use, setup_devices, teardown_devices),
 		cmocka_unit_test_teardown(test_reasons, teardown),
 	};
 

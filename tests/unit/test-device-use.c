@@ -90,12 +90,10 @@ static void test_hangs(void **state)
 		host_root));
 	applied.declaration = declaration_of(config);
 	offer.snapshot = snapshot = inventory_snapshot(inventory);
-	/* On a busy machine, it may be killed before. */
+	/* On a busy machine, it may be killed before it hangs, also after the time for that. */
 	do
 		assert_int_equal(clean(&offer, "unit-0"), CHILD_CLEANED_FAILED);
-	while (!strstr(why, "cannot be killed, because it hangs in the kernel"));
-	assert_int_equal(clean(&offer, "unit-0"), CHILD_CLEANED_FAILED);
-	assert_non_null(strstr(why, "its earlier run still hangs in the kernel"));
+	while (!strstr(why, "its earlier run still hangs in the kernel"));
 	assert_int_equal(clean(&offer, "unit-1"), CHILD_CLEANED_OK);
 }
 

@@ -104,6 +104,22 @@ static inline void host_touch(const char *name)
 	host_write(name, "");
 }
 
+/* How many lines of the file are that one. */
+static inline size_t host_count_lines(const char *name, const char *line)
+{
+	char path[512], text[64];
+	size_t n = 0;
+	FILE *stream;
+
+	host_path(path, name);
+	stream = fopen(path, "re");
+	assert_non_null(stream);
+	while (fgets(text, sizeof(text), stream))
+		n += strncmp(text, line, strlen(line)) == 0 && text[strlen(line)] == '\n';
+	(void)fclose(stream);
+	return n;
+}
+
 /* Neither a device nor a file nor a directory. */
 static inline void host_mkfifo(const char *name)
 {

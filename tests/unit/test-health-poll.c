@@ -3,28 +3,17 @@
  * Probes that read once in an interval: "exists", "sysfs" and "pci", of a card in a tree.
  * complaints.md: W6.
  */
-#include "inventory-fixture.h"
+#include "health-fixture.h"
 
 #include "common/log.h"
 #include "drivers/host/sysfs.h"
-
-#define CARD "/sys/devices/pci0000:00/0000:03:00.0"
 
 static int setup(void **state)
 {
 	int r = host_setup(state);
 
 	log_setup("test-health-poll", LOG_TARGET_TEXT, LOG_CRIT);
-	host_mkdir(CARD "/drm/card0");
-	host_symlink("../..", CARD "/drm/card0/device");
-	host_write(CARD "/drm/card0/uevent", "DEVNAME=dri/card0\n");
-	host_mkdir("/dev/dri");
-	host_mknod("/dev/dri/card0");
-	host_mkdir("/sys/class/drm");
-	host_symlink("../../devices/pci0000:00/0000:03:00.0/drm/card0", "/sys/class/drm/card0");
-	host_mkdir("/sys/bus/pci/devices");
-	host_symlink(
-		"../../../devices/pci0000:00/0000:03:00.0", "/sys/bus/pci/devices/0000:03:00.0");
+	health_make_card();
 	return r;
 }
 
@@ -41,25 +30,14 @@ static void start_probe(const char *probe)
 	start_with("driver = \"drm\"; match = ( {} );", probe);
 }
 
-/* Why the card is not healthy; "" if it is. */
-static const char *reason(void)
-{
-	_cleanup_snapshot_ struct snapshot *snapshot = inventory_snapshot(inventory);
-	static char text[512];
-
-	assert_int_equal(snapshot->n_units, 1);
-	(void)snprintf(text, sizeof(text), "%s", snapshot->units[0].reason ?: "");
-	return text;
-}
-
 static void test_exists(void **state)
 {
 	start_probe("probe = \"exists\"; path = \"/run/ready/${bdf}\";");
-	assert_string_equal(reason(), "/run/ready/0000:03:00.0 is missing");
+	assert_string_equal(reason(0), "/run/ready/0000:03:00.0 is missing");
 	host_mkdir("/run/ready/0000:03:00.0");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 	host_remove("/run/ready/0000:03:00.0");
-	RUN_UNTIL(streq(reason(), "/run/ready/0000:03:00.0 is missing"));
+	RUN_UNTIL(streq(reason(0), "/run/ready/0000:03:00.0 is missing"));
 }
 
 static void test_attribute(void **state)
@@ -67,20 +45,20 @@ static void test_attribute(void **state)
 	static char mebibyte[1 << 20];
 
 	start_probe("probe = \"sysfs\"; file = \"enable\"; healthy = \"1\";");
-	assert_string_equal(reason(), "enable is missing");
+	assert_string_equal(reason(0), "enable is missing");
 	host_write(CARD "/enable", "1\n");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 	host_write(CARD "/enable", "0\n");
-	RUN_UNTIL(streq(reason(), "enable is 0"));
+	RUN_UNTIL(streq(reason(0), "enable is 0"));
 	host_write(CARD "/enable", "\n");
-	RUN_UNTIL(streq(reason(), "enable is empty"));
+	RUN_UNTIL(streq(reason(0), "enable is empty"));
 	host_write(CARD "/enable", "a\033[1mb\n");
-	RUN_UNTIL(strstr(reason(), "enable cannot be read: "));
+	RUN_UNTIL(strstr(reason(0), "enable cannot be read: "));
 	memset(mebibyte, '1', sizeof(mebibyte) - 1);
 	host_write(CARD "/enable", mebibyte);
-	RUN_UNTIL(streq(reason(), "enable cannot be read: File too large"));
+	RUN_UNTIL(streq(reason(0), "enable cannot be read: File too large"));
 	host_write(CARD "/enable", "1");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 }
 
 static void test_bad_content(void **state)
@@ -88,27 +66,27 @@ static void test_bad_content(void **state)
 	start_probe(
 		"probe = \"sysfs\"; file = \"../0000:03:00.0/status\"; unhealthy = \"-1\"; missing = "
 		"\"healthy\";");
-	assert_string_equal(reason(), "");
+	assert_string_equal(reason(0), "");
 	host_write(CARD "/status", "-1\n");
-	RUN_UNTIL(streq(reason(), "../0000:03:00.0/status is -1"));
+	RUN_UNTIL(streq(reason(0), "../0000:03:00.0/status is -1"));
 	host_write(CARD "/status", "anything\n");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 }
 
 /* AMD's counters of uncorrectable errors: drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c. */
 static void test_patterns(void **state)
 {
 	start_probe("probe = \"sysfs\"; file = \"ras/*_err_count\"; healthy = \"ue: 0 *\";");
-	assert_string_equal(reason(), "ras/*_err_count is missing");
+	assert_string_equal(reason(0), "ras/*_err_count is missing");
 	host_mkdir(CARD "/ras");
 	host_write(CARD "/ras/gfx_err_count", "ue: 0\nce: 12\n");
 	host_write(CARD "/ras/umc_err_count", "ue: 0\nce: 0\n");
 	host_write(CARD "/ras/features", "feature mask: 0x0\n");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 	host_write(CARD "/ras/umc_err_count", "ue: 1\nce: 0\n");
-	RUN_UNTIL(streq(reason(), "ras/umc_err_count is ue: 1 ce: 0"));
+	RUN_UNTIL(streq(reason(0), "ras/umc_err_count is ue: 1 ce: 0"));
 	host_write(CARD "/ras/umc_err_count", "ue: 0\nce: 0\n");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 }
 
 /* Errors of the link to a card: Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats. */
@@ -116,11 +94,11 @@ static void test_bad_pattern(void **state)
 {
 	start_probe("probe = \"sysfs\"; file = \"aer_dev_fatal\"; unhealthy = \"*TOTAL_ERR_FATAL "
 		    "[1-9]*\"; missing = \"healthy\";");
-	assert_string_equal(reason(), "");
+	assert_string_equal(reason(0), "");
 	host_write(CARD "/aer_dev_fatal", "Undefined 0\nDLP 0\nTOTAL_ERR_FATAL 0\n");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 	host_write(CARD "/aer_dev_fatal", "Undefined 0\nDLP 1\nTOTAL_ERR_FATAL 1\n");
-	RUN_UNTIL(streq(reason(), "aer_dev_fatal is Undefined 0 DLP 1 TOTAL_ERR_FATAL 1"));
+	RUN_UNTIL(streq(reason(0), "aer_dev_fatal is Undefined 0 DLP 1 TOTAL_ERR_FATAL 1"));
 }
 
 static void test_too_many_files(void **state)
@@ -133,38 +111,38 @@ static void test_too_many_files(void **state)
 		host_write(name, "0\n");
 	}
 	start_probe("probe = \"sysfs\"; file = \"counters/c*\"; healthy = \"0\";");
-	assert_string_equal(reason(), "counters/c* cannot be listed: Argument list too long");
+	assert_string_equal(reason(0), "counters/c* cannot be listed: Argument list too long");
 	host_remove(CARD "/counters/c0");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 }
 
 /* Limits of Intel's GPU plugin: -temp-limit. */
 static void test_maximum(void **state)
 {
 	start_probe("probe = \"sysfs\"; file = \"hwmon/hwmon*/temp*_input\"; maximum = 100000;");
-	assert_string_equal(reason(), "hwmon/hwmon*/temp*_input is missing");
+	assert_string_equal(reason(0), "hwmon/hwmon*/temp*_input is missing");
 	host_mkdir(CARD "/hwmon/hwmon2");
-	RUN_UNTIL(streq(reason(), "hwmon/hwmon*/temp*_input is missing"));
+	RUN_UNTIL(streq(reason(0), "hwmon/hwmon*/temp*_input is missing"));
 	host_write(CARD "/hwmon/hwmon2/temp2_input", "100000\n");
 	host_write(CARD "/hwmon/hwmon2/temp3_input", "-5000\n");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 	host_write(CARD "/hwmon/hwmon2/temp3_input", "100001\n");
-	RUN_UNTIL(streq(reason(), "hwmon/hwmon2/temp3_input is 100001, the maximum is 100000"));
+	RUN_UNTIL(streq(reason(0), "hwmon/hwmon2/temp3_input is 100001, the maximum is 100000"));
 	host_write(CARD "/hwmon/hwmon2/temp3_input", "hot\n");
-	RUN_UNTIL(streq(reason(), "hwmon/hwmon2/temp3_input is hot, the maximum is 100000"));
+	RUN_UNTIL(streq(reason(0), "hwmon/hwmon2/temp3_input is hot, the maximum is 100000"));
 	host_remove(CARD "/hwmon/hwmon2/temp3_input");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 }
 
 static void test_alternatives(void **state)
 {
 	start_probe("probe = \"sysfs\"; file = \"state\"; healthy = [ \"1\", \"[3-5]\" ];");
-	assert_string_equal(reason(), "state is missing");
+	assert_string_equal(reason(0), "state is missing");
 	for (int i = 0; i < 8; i++) {
 		bool healthy = i == 1 || (i >= 3 && i <= 5);
 
 		host_write(CARD "/state", made("%d\n", i));
-		RUN_UNTIL(streq(reason(), healthy ? "" : made("state is %d", i)));
+		RUN_UNTIL(streq(reason(0), healthy ? "" : made("state is %d", i)));
 	}
 }
 
@@ -172,21 +150,21 @@ static void test_changes(void **state)
 {
 	host_write(CARD "/heartbeat", "1\n");
 	start_probe("probe = \"sysfs\"; file = \"heart*\"; changes_within = 0.5;");
-	assert_string_equal(reason(), "");
-	RUN_UNTIL(streq(reason(), "heart* has not changed for 0.5 s"));
+	assert_string_equal(reason(0), "");
+	RUN_UNTIL(streq(reason(0), "heart* has not changed for 0.5 s"));
 	host_write(CARD "/heartbeat", "2\n");
-	RUN_UNTIL(streq(reason(), ""));
-	RUN_UNTIL(streq(reason(), "heart* has not changed for 0.5 s"));
+	RUN_UNTIL(streq(reason(0), ""));
+	RUN_UNTIL(streq(reason(0), "heart* has not changed for 0.5 s"));
 	host_write(CARD "/heart2", "2\n");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 	host_remove(CARD "/heart2");
 	host_remove(CARD "/heartbeat");
-	RUN_UNTIL(streq(reason(), "heart* is missing"));
+	RUN_UNTIL(streq(reason(0), "heart* is missing"));
 	host_write(CARD "/heartbeat", "2\n");
 	/* It is not healthy before it changes. */
-	RUN_UNTIL(streq(reason(), "heart* has not changed for 0.5 s"));
+	RUN_UNTIL(streq(reason(0), "heart* has not changed for 0.5 s"));
 	host_write(CARD "/heartbeat", "3\n");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 }
 
 static void on_scanned(struct inventory *scanned, void *userdata)
@@ -198,19 +176,19 @@ static void test_changes_of_the_device(void **state)
 {
 	host_write(CARD "/heartbeat", "1\n");
 	start_probe("probe = \"sysfs\"; file = \"heartbeat\"; changes_within = 1;");
-	for (unsigned i = 0; !*reason(); i++) {
+	for (unsigned i = 0; !*reason(0); i++) {
 		assert_true(i < 100);
 		host_write(CARD "/device", made("0x%04x\n", i));
 		inventory_scan(inventory, on_scanned);
 		run_for(200 * USEC_PER_MSEC);
 	}
-	assert_string_equal(reason(), "heartbeat has not changed for 1 s");
+	assert_string_equal(reason(0), "heartbeat has not changed for 1 s");
 }
 
 static void test_without_directory(void **state)
 {
 	start_with("driver = \"static\"; match = \"a\";", "probe = \"sysfs\"; file = \"x\";");
-	assert_string_equal(reason(), "it has no directory in /sys");
+	assert_string_equal(reason(0), "it has no directory in /sys");
 }
 
 #define FELL_OFF \
@@ -220,27 +198,27 @@ static void test_pci(void **state)
 {
 	host_write(CARD "/config", "\x02\x10\xa1\x74 and so on");
 	start_probe("probe = \"pci\"; fail_after = 2;");
-	assert_string_equal(reason(), "");
+	assert_string_equal(reason(0), "");
 	host_write(CARD "/config", "\xff\xff\xff\xff\xff\xff");
-	RUN_UNTIL(streq(reason(), FELL_OFF));
+	RUN_UNTIL(streq(reason(0), FELL_OFF));
 	host_write(CARD "/config", "\x02\x10\xa1\x74");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 	host_write(CARD "/config", "\xff\xff\xff\xff");
-	RUN_UNTIL(streq(reason(), FELL_OFF));
+	RUN_UNTIL(streq(reason(0), FELL_OFF));
 	/* The ids of a virtual function are ones while it answers. */
 	host_write(CARD "/config", "\xff\xff\xff\xff\x06\x04\x10");
-	RUN_UNTIL(streq(reason(), ""));
+	RUN_UNTIL(streq(reason(0), ""));
 
 	/* One that sleeps is not woken. */
 	host_mkdir(CARD "/power");
 	host_write(CARD "/power/runtime_status", "suspended\n");
 	host_write(CARD "/config", "\xff\xff\xff\xff");
 	run_for(500 * USEC_PER_MSEC);
-	assert_string_equal(reason(), "");
+	assert_string_equal(reason(0), "");
 	host_write(CARD "/power/runtime_status", "active\n");
-	RUN_UNTIL(streq(reason(), FELL_OFF));
+	RUN_UNTIL(streq(reason(0), FELL_OFF));
 	host_remove(CARD "/config");
-	RUN_UNTIL(strstr(reason(), "/config cannot be read: No such file"));
+	RUN_UNTIL(strstr(reason(0), "/config cannot be read: No such file"));
 }
 
 static void test_keys(void **state)

@@ -22,17 +22,7 @@ static int setup(void **state)
 /* How often the programs have written the line. */
 static size_t logged(const char *line)
 {
-	char path[512], text[64];
-	size_t n = 0;
-	FILE *stream;
-
-	host_path(path, "/run/log");
-	stream = fopen(path, "re");
-	assert_non_null(stream);
-	while (fgets(text, sizeof(text), stream))
-		n += strncmp(text, line, strlen(line)) == 0 && text[strlen(line)] == '\n';
-	(void)fclose(stream);
-	return n;
+	return host_count_lines("/run/log", line);
 }
 
 /* Starts a resource whose probe's program runs the script in the directory of the test. */
@@ -267,8 +257,6 @@ static void test_changed_words(void **state)
 	assert_string_equal(reason(1), "");
 }
 
-#define CARD "/sys/devices/pci0000:00/0000:03:00.0"
-
 static void on_scanned(struct inventory *scanned, void *userdata)
 {
 	told += 1000;
@@ -277,17 +265,8 @@ static void on_scanned(struct inventory *scanned, void *userdata)
 /* Another card in the slot, which no scan found empty. */
 static void test_other_hardware(void **state)
 {
-	host_mkdir(CARD "/drm/card0");
-	host_symlink("../..", CARD "/drm/card0/device");
-	host_write(CARD "/drm/card0/uevent", "DEVNAME=dri/card0\n");
+	health_make_card();
 	host_write(CARD "/device", "0x74a1\n");
-	host_mkdir("/dev/dri");
-	host_mknod("/dev/dri/card0");
-	host_mkdir("/sys/class/drm");
-	host_symlink("../../devices/pci0000:00/0000:03:00.0/drm/card0", "/sys/class/drm/card0");
-	host_mkdir("/sys/bus/pci/devices");
-	host_symlink(
-		"../../../devices/pci0000:00/0000:03:00.0", "/sys/bus/pci/devices/0000:03:00.0");
 	start_script("driver = \"drm\"; match = ( {} );", "once = true;",
 		STARTS AWAIT("go-$n") "exit 0");
 	RUN_UNTIL(logged("start") == 1);

@@ -44,17 +44,7 @@ static bool lock(void)
 /* How often the programs have written the line. */
 static size_t logged(const char *line)
 {
-	char path[512], text[64];
-	size_t n = 0;
-	FILE *stream;
-
-	host_path(path, "/log");
-	stream = fopen(path, "re");
-	assert_non_null(stream);
-	while (fgets(text, sizeof(text), stream))
-		n += strncmp(text, line, strlen(line)) == 0 && text[strlen(line)] == '\n';
-	(void)fclose(stream);
-	return n;
+	return host_count_lines("/log", line);
 }
 
 #define HANG_WITH(id) \
